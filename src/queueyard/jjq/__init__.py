@@ -1,0 +1,1 @@
+"""jjq: a local merge queue for the jj version control system."""

@@ -1,0 +1,1 @@
+"""What all five systems share. The kernel knows no system and imports the standard library and msgspec only."""

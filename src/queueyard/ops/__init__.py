@@ -1,0 +1,1 @@
+"""ops: resumable pushes of file operations in durable batches, and an idempotent server."""

@@ -1,0 +1,1 @@
+"""panqueue: an async job-queue library on Redis and Valkey."""

@@ -1,0 +1,1 @@
+"""runforge: an execution queue for experiment runs and sweeps, fair by group."""

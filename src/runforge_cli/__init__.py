@@ -1,0 +1,1 @@
+"""The module name that RunForge Desktop starts; forwards to `queueyard.runforge`."""
