@@ -25,6 +25,7 @@ from pathlib import Path
 import re
 import shutil
 import sys
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -59,6 +60,7 @@ KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
 )
 
+WORKSHOP_PREFIX = "fetching-jj-"
 APT_TIMEOUT_S = 600.0
 # dpkg may not be stopped half-way through an installation, so this is for a hang and nothing else.
 APT_INSTALL_TIMEOUT_S = 3600.0
@@ -144,6 +146,8 @@ def _available(part: Part, how: str | None = None) -> Available:
 
 
 def _origin(where: str) -> str:
+    if where == sys.executable:
+        return "runs this"
     if str(Path(where).parent) in os.get_exec_path():
         return "on the PATH"
     return "from a Python package" if Path(where).is_relative_to(sys.prefix) else "found"
@@ -255,10 +259,10 @@ def _fetch_jj(folder: Path) -> None:
 
     Whatever an interrupted run has left behind is thrown away first.
     """
-    workshop = folder / "fetching-jj"
-    for leftover in (workshop, folder / "jj"):
+    for leftover in (folder / "jj", *folder.glob(f"{WORKSHOP_PREFIX}*")):
         shutil.rmtree(leftover, ignore_errors=True)
-    workshop.mkdir()
+    # A new name each time: an apt-get that outlived its run may still be writing to the old one.
+    workshop = Path(mkdtemp(prefix=WORKSHOP_PREFIX, dir=folder))
     try:
         _make_jj(workshop)
         (folder / "bin").mkdir(exist_ok=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 import difflib
 from importlib import import_module
+import os
 import sys
 from typing import Any, NoReturn, TypeVar
 
@@ -85,9 +86,11 @@ def fail(fault: QueueyardError, *, as_json: bool) -> NoReturn:
         told = {"error": str(fault), "kind": type(fault).__name__, "hint": fault.hint, "exit_code": fault.exit_code}
         click.echo(msgspec.json.encode(told), err=True)
     else:
-        click.echo(f"{click.style('Error:', fg='red')} {fault}", err=True)
+        # Click knows whether stderr is a terminal, but not NO_COLOR.
+        colour = False if os.environ.get("NO_COLOR") else None
+        click.echo(f"{click.style('Error:', fg='red')} {fault}", err=True, color=colour)
         if fault.hint:
-            click.echo(f"{click.style('Hint:', fg='cyan')} {fault.hint}", err=True)
+            click.echo(f"{click.style('Hint:', fg='cyan')} {fault.hint}", err=True, color=colour)
     sys.exit(fault.exit_code)
 
 

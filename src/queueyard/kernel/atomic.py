@@ -10,10 +10,13 @@ All access goes through `Files`, so that `queueyard.kernel.testing.FaultyFiles` 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 import fcntl
+import hashlib
 import os
 from pathlib import Path
+import re
 import secrets
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -93,25 +96,27 @@ def append_lines(path: Path, lines: Iterable[bytes], *, durable: bool = True, fi
     """Append whole lines by one write under an exclusive flock; gives the byte range that they now fill.
 
     A torn last line, left by a dead writer, is closed with a newline first. If the disk refuses, whatever part was
-    written is taken back and StorageFailed raised. `durable=False` leaves out the fsync.
+    written is taken back and StorageFailed raised. `durable=False` leaves out the fsync of the content.
     """
     data = b"".join(line + b"\n" for line in lines)
     with explaining("append to", path):
         descriptor = _open_for_append(path, files)
         try:
             size = os.fstat(descriptor).st_size
-            if durable and not size:
-                # The name is durable before the first byte, so a file with content never needs this again.
+            if not size:
+                # The name is durable before the first byte, so a file with content never needs this again: also
+                # where the first append was not durable and a later one is.
                 files.fsync_folder(str(path.parent))
             mend = b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
             try:
                 _write_all(descriptor, mend + data, files)
+                # Appending nothing moves nothing, not even our position to the end.
+                end = os.lseek(descriptor, 0, os.SEEK_CUR) if mend + data else size
+                if durable:
+                    files.fsync(descriptor)
             except OSError:
                 _take_back(descriptor, size, files)
                 raise
-            end = os.lseek(descriptor, 0, os.SEEK_CUR)
-            if durable:
-                files.fsync(descriptor)
         finally:
             files.close(descriptor)
     return end - len(data), end
@@ -230,12 +235,21 @@ def _take_back(descriptor: int, size: int, files: Files) -> None:
 
 
 _STRAY_MARK = ".queueyard-"
+_STRAY_KEY = re.compile(r"[0-9a-f]{12}")
+_LONGEST_NAME_KEPT_BYTES = 200
+
+
+def _stray_prefix(path: Path) -> str:
+    # A name of 255 bytes leaves no room for the mark: such a one is told by its digest.
+    raw = os.fsencode(path.name)
+    name = path.name if len(raw) <= _LONGEST_NAME_KEPT_BYTES else hashlib.sha256(raw).hexdigest()
+    return f".{name}{_STRAY_MARK}"
 
 
 def _open_temporary(path: Path, files: Files) -> tuple[int, str]:
     """A new temporary file beside `path`, locked as long as its writer lives."""
     while True:
-        temporary = str(path.with_name(f".{path.name}{_STRAY_MARK}{secrets.token_hex(6)}"))
+        temporary = str(path.with_name(_stray_prefix(path) + secrets.token_hex(6)))
         descriptor = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
@@ -246,21 +260,28 @@ def _open_temporary(path: Path, files: Files) -> tuple[int, str]:
 
 def _sweep_strays(path: Path, files: Files) -> None:
     """Remove the temporary files of `path` whose writer is dead: nobody holds their lock."""
-    prefix = f".{path.name}{_STRAY_MARK}"
+    prefix = _stray_prefix(path)
     with os.scandir(path.parent) as entries:
-        strays = [entry.path for entry in entries if entry.name.startswith(prefix)]
+        strays = [entry.path for entry in entries if _is_temporary(entry, prefix)]
     for stray in strays:
-        try:
-            descriptor = os.open(stray, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove_if_there(stray, files)
-        except BlockingIOError:
-            continue
-        finally:
-            os.close(descriptor)
+        # One that is locked, gone, or not ours to open or remove must not keep us from writing.
+        with suppress(OSError):
+            _remove_if_dead(stray, files)
+
+
+def _is_temporary(entry: os.DirEntry[str], prefix: str) -> bool:
+    # The whole shape of the name: somebody's own `.notes.queueyard-copy` is not ours to remove.
+    key = entry.name.removeprefix(prefix)
+    return entry.name.startswith(prefix) and bool(_STRAY_KEY.fullmatch(key)) and entry.is_file(follow_symlinks=False)
+
+
+def _remove_if_dead(stray: str, files: Files) -> None:
+    descriptor = os.open(stray, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        files.unlink(stray)
+    finally:
+        os.close(descriptor)
 
 
 def _remove_if_there(path: str, files: Files) -> None:

@@ -32,5 +32,5 @@ class Backoff:
     def _ceiling_ms(self, attempt: int) -> float:
         try:
             return min(float(self.cap_ms), self.base_ms * self.factor ** (attempt - 1))
-        except OverflowError:  # factor ** attempt left the floats long after it passed the cap
-            return float(self.cap_ms)
+        except OverflowError:  # factor ** attempt left the floats long after it passed the cap; no base never gets there
+            return float(self.cap_ms if self.base_ms else 0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from queueyard.kernel.atomic import append_lines
+from queueyard.kernel.atomic import FILES, Files, append_lines
 from queueyard.kernel.clock import to_rfc3339
 from queueyard.kernel.errors import StorageFailed
 from queueyard.kernel.ids import derived_ulid
@@ -95,16 +95,18 @@ def make_event(at: datetime, *, system: System, queue: str, item: str, kind: Kin
 class Journal:
     """A JSONL file of events beside the state that they describe."""
 
-    def __init__(self, path: Path, *, complain: Callable[[str], None] | None = None) -> None:
+    def __init__(self, path: Path, *, complain: Callable[[str], None] | None = None, files: Files = FILES) -> None:
         self.path = path
+        self._files = files
         self._complain = complain or _complain_on_stderr
         self._has_complained = False
 
     def append(self, *events: Event) -> None:
-        """Add events; never raises for a disk that refuses."""
+        """Add events; never raises for a disk that refuses, nor for a text that JSON cannot hold."""
         try:
-            append_lines(self.path, [msgspec.json.encode(event) for event in events], durable=False)
-        except StorageFailed as fault:
+            lines = [msgspec.json.encode(event) for event in events]
+            append_lines(self.path, lines, durable=False, files=self._files)
+        except (StorageFailed, UnicodeError) as fault:
             if not self._has_complained:
                 self._has_complained = True
                 self._complain(f"warning: events are not recorded: {fault}")

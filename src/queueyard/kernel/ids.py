@@ -6,7 +6,7 @@ New ids are always 26 characters long. Reading is lenient, because the formats t
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 import hashlib
 import secrets
 import threading
@@ -21,6 +21,7 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _VALUE_OF = {character: value for value, character in enumerate(_ALPHABET)}
 _READ_AS = str.maketrans("ILOilo", "110110")
 _RANDOM_BITS = 80
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ULID_LENGTH = 26
 
 
@@ -34,7 +35,7 @@ class UlidSource:
         self._last = 0
 
     def new(self) -> str:
-        milliseconds = int(self._clock.now().timestamp() * 1000)
+        milliseconds = _milliseconds(self._clock.now())
         fresh = milliseconds << _RANDOM_BITS | self._random_bits(_RANDOM_BITS)
         with self._guard:
             # Same millisecond or a clock that went back: count on, which also carries into the next millisecond.
@@ -58,40 +59,45 @@ def new_id(prefix: str) -> str:
 
 def derived_ulid(at: datetime, *parts: str) -> str:
     """The same moment and parts always give the same ULID, so that telling a change twice is harmless."""
-    digest = hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).digest()
-    milliseconds = max(0, int(at.timestamp() * 1000))
+    # Each part goes in with its length: no separator is safe from standing in a part.
+    told = "".join(f"{len(part)}:{part}" for part in parts)
+    digest = hashlib.sha256(told.encode("utf-8", "surrogatepass")).digest()
+    milliseconds = max(0, _milliseconds(at))
     return _encode(milliseconds << _RANDOM_BITS | int.from_bytes(digest[: _RANDOM_BITS // 8], "big"))
 
 
 def ulid_time(identifier: str) -> datetime | None:
     """When the id was made, with or without its prefix; None for a short or foreign id."""
-    body = identifier.rpartition("-")[2].translate(_READ_AS).upper()
+    body = _body(identifier).translate(_READ_AS).upper()
     if len(body) != _ULID_LENGTH or body[0] > "7" or any(character not in _VALUE_OF for character in body):
         return None
     value = 0
     for character in body[:10]:
         value = value << 5 | _VALUE_OF[character]
     try:
-        return datetime.fromtimestamp(value / 1000, UTC)
-    except (OverflowError, ValueError):
+        return _EPOCH + timedelta(milliseconds=value)
+    except OverflowError:
         return None
 
 
 def find_id(typed: str, known: Iterable[str]) -> list[str]:
     """The known ids that a person may mean by `typed`: the exact one alone, else all that end or start like it.
 
-    Case does not matter and the prefix may be left out, since that is how people copy ids from a table.
+    Case does not matter and the prefix may be left out, since that is how people copy ids from a table. Nothing
+    typed means nothing.
     """
     wanted = typed.casefold()
-    similar = []
-    for identifier in known:
+    same: list[str] = []
+    similar: list[str] = []
+    for identifier in known if wanted else ():
+        if identifier == typed:
+            return [identifier]
         folded = identifier.casefold()
         if folded == wanted:
-            return [identifier]
-        body = folded.rpartition("-")[2]
-        if folded.startswith(wanted) or body.startswith(wanted) or folded.endswith(wanted):
+            same.append(identifier)
+        elif folded.startswith(wanted) or _body(folded).startswith(wanted) or folded.endswith(wanted):
             similar.append(identifier)
-    return similar
+    return same or similar
 
 
 def sequence_id(number: int, width: int = 6) -> str:
@@ -99,6 +105,15 @@ def sequence_id(number: int, width: int = 6) -> str:
     if number < 0:
         raise ValueError(f"a sequence starts at zero, not at {number}")
     return f"{number:0{width}d}"
+
+
+def _body(identifier: str) -> str:
+    return identifier.rpartition("-")[2]
+
+
+def _milliseconds(moment: datetime) -> int:
+    # Whole numbers all the way: a float of seconds times 1000 may land on the millisecond before.
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _encode(value: int) -> str:

@@ -7,6 +7,7 @@ loop can wait for it beside its other sources; nothing here polls.
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 import os
@@ -32,18 +33,20 @@ class Lifecycle:
     """Where a long-running command is on its way from start to end."""
 
     def __init__(self) -> None:
-        self._phase = Phase.RUNNING
+        # One entry per wish. Appending is one step for signals and threads alike; reading, adding one and writing back
+        # is not: a signal in between would be forgotten, or the phase would go down again.
+        self._wishes: deque[None] = deque(maxlen=Phase.STOPPING)
         self._readable, self._writable = os.pipe()
         os.set_blocking(self._readable, False)
         os.set_blocking(self._writable, False)
 
     @property
     def phase(self) -> Phase:
-        return self._phase
+        return Phase(len(self._wishes))
 
     @property
     def running(self) -> bool:
-        return self._phase is Phase.RUNNING
+        return self.phase is Phase.RUNNING
 
     def fileno(self) -> int:
         """Readable after a change of phase, until `acknowledge` is called."""
@@ -54,17 +57,20 @@ class Lifecycle:
         with suppress(BlockingIOError):
             while os.read(self._readable, 64):
                 pass
-        return self._phase
+        return self.phase
 
     def ask_to_stop(self) -> None:
         """One phase further. Safe in signal handlers and from any thread."""
-        self._phase = Phase(min(self._phase + 1, Phase.STOPPING))
+        self._wishes.append(None)
         with suppress(BlockingIOError):
             os.write(self._writable, b"!")
 
     def wait(self, timeout_s: float | None = None) -> Phase:
         """Block until the next change of phase, at most `timeout_s`."""
-        select.select([self._readable], [], [], timeout_s)
+        # Not select(): it refuses descriptors above 1023.
+        poller = select.poll()
+        poller.register(self._readable, select.POLLIN)
+        poller.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000)
         return self.acknowledge()
 
     @contextmanager

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from queueyard.kernel import proc
-from queueyard.kernel.atomic import is_still_at
+from queueyard.kernel.atomic import NOT_UNDERSTOOD, is_still_at
 from queueyard.kernel.clock import SYSTEM_CLOCK, Clock, to_rfc3339
 from queueyard.kernel.errors import LockTimeout, explaining
 
@@ -79,10 +79,10 @@ class FileLock:
         """Give the lock back; harmless when it is not held."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            try:
+            # As in acquire: the signature is for people, and a disk that refuses must not fail whoever is done.
+            with suppress(OSError):
                 os.ftruncate(descriptor, 0)
-            finally:
-                os.close(descriptor)
+            os.close(descriptor)
 
     def holder(self) -> Holder | None:
         """Who holds it now, or None if it is free or its holder has not signed yet.
@@ -92,7 +92,7 @@ class FileLock:
         """
         try:
             holder = msgspec.json.decode(self.path.read_bytes(), type=Holder)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *NOT_UNDERSTOOD):
             return None
         here = holder.host == os.uname().nodename
         return holder if not here or proc.is_alive(proc.Identity(holder.pid, holder.started)) else None

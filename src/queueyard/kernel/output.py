@@ -6,6 +6,7 @@ Colour and progress appear only on a terminal, NO_COLOR is honoured, and no mean
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import accumulate, takewhile
 import os
 import shutil
 import sys
@@ -119,8 +120,8 @@ class Progress:
 def _one_line(cell: object) -> str:
     if cell is None:
         return "-"
-    # Escape sequences in somebody's subject line must not reach the terminal.
-    return "".join(" " if unicodedata.category(character) == "Cc" else character for character in str(cell))
+    # Escape sequences in somebody's subject line must not reach the terminal, and no stream takes lone surrogates.
+    return "".join(" " if unicodedata.category(character) in {"Cc", "Cs"} else character for character in str(cell))
 
 
 def _width(text: str) -> int:
@@ -133,6 +134,5 @@ def _width(text: str) -> int:
 def _cut(line: str, room: int | None) -> str:
     if room is None or _width(line) <= room:
         return line
-    while _width(line) > room - 1:
-        line = line[:-1]
-    return line + "…"
+    kept = sum(1 for _ in takewhile(lambda width: width < room, accumulate(map(_width, line))))
+    return line[:kept] + "…"

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     import subprocess
 
 _SECRET_NAME = re.compile(
-    r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|COOKIE|(REDIS|VALKEY|DATABASE)_?URL",
+    r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PWD$|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|COOKIE"
+    # AUTH and AUTHORIZATION, but not GIT_AUTHOR_NAME
+    r"|AUTH(?!OR(?!IZ))"
+    r"|(REDIS|VALKEY|DATABASE)_?URL",
     re.IGNORECASE,
 )
 
@@ -118,11 +121,16 @@ class Child:
 
     def stop(self, *, grace_s: float) -> int:
         """TERM to the whole group, wait `grace_s`, then KILL; gives the exit code. No member survives."""
-        signal_group(self.pid, signal.SIGTERM)
+        self._signal_group(signal.SIGTERM)
         code = self.wait(grace_s)
         # The leader may be gone while others of its group ignore TERM.
-        signal_group(self.pid, signal.SIGKILL)
+        self._signal_group(signal.SIGKILL)
         return self._process.wait() if code is None else code
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        # The pid of a child that ended is free again once its group is empty: another process may lead it now.
+        if identity_of(self.pid) in {None, self.identity}:
+            signal_group(self.pid, number)
 
 
 def start(
@@ -154,15 +162,18 @@ def start(
 
 
 def stop_stranger(identity: Identity, *, grace_s: float) -> bool:
-    """Stop a process that is not our child, with its group if it leads one; True once it is gone."""
+    """Stop a process that is not our child, with its group if it leads one; True once it is gone.
+
+    One that is gone already is not signalled: its pid may belong to another process by now.
+    """
+    if not is_alive(identity):
+        return True
     send: Callable[[signal.Signals], None] = _sender_for(identity)
     for name, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
-        if not is_alive(identity):
-            break
         send(name)
         if wait_for_exit(identity, wait_s):
             break
-    if not is_alive(identity):
+    if identity_of(identity.pid) is None:
         send(signal.SIGKILL)  # what is left of its group
     return not is_alive(identity)
 
@@ -176,8 +187,10 @@ def wait_for_exit(identity: Identity, timeout_s: float | None) -> bool:
     try:
         if not is_alive(identity):
             return True
-        ready, _, _ = select.select([descriptor], [], [], timeout_s)
-        return bool(ready)
+        # Not select(): it refuses descriptors above 1023.
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        return bool(poller.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000))
     finally:
         os.close(descriptor)
 

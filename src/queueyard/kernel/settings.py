@@ -89,7 +89,7 @@ def file_layer(path: Path, table: str | None = None) -> Layer:
             return Layer(name=str(path), values={})
     try:
         values: Any = tomllib.loads(raw.decode("utf-8"))
-    except ValueError as fault:
+    except (ValueError, RecursionError) as fault:
         raise BadSettings(f"{path} is not a TOML file: {fault}", hint=f"Correct it: $EDITOR {path}") from fault
     values = values.get(table, {}) if table else values
     if not isinstance(values, dict):

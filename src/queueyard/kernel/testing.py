@@ -91,9 +91,12 @@ class FaultyFiles(Files):
             self._durable_content[_inode(path)] = path.read_bytes()
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
-        descriptor = self._step("open", path, lambda: super(FaultyFiles, self).open(path, flags, mode))
-        self._path_of[descriptor] = path
-        return descriptor
+        def act() -> int:
+            descriptor = super(FaultyFiles, self).open(path, flags, mode)
+            self._path_of[descriptor] = path
+            return descriptor
+
+        return self._step("open", path, act)
 
     def write(self, descriptor: int, data: bytes) -> int:
         return self._step("write", self._path_of[descriptor], lambda: super(FaultyFiles, self).write(descriptor, data))
@@ -108,6 +111,7 @@ class FaultyFiles(Files):
     def rename(self, source: str, target: str) -> None:
         self._keep_inode(target)
         self._step("rename", target, lambda: super(FaultyFiles, self).rename(source, target))
+        self._path_of = {number: target if path == source else path for number, path in self._path_of.items()}
 
     def unlink(self, path: str) -> None:
         self._keep_inode(path)
@@ -133,8 +137,11 @@ class FaultyFiles(Files):
             left = _after_loss(durable, content.get(inode, durable), bytes_lost)
             Path(name).write_bytes(left)
             Path(name).chmod(modes.get(name, 0o644) & 0o7777)
-        while self._kept:
-            os.close(self._kept.pop())
+        # A process that died right after an open had no chance to close it.
+        for descriptor in [*self._kept, *self._path_of]:
+            os.close(descriptor)
+        self._kept.clear()
+        self._path_of.clear()
 
     def _step(self, call: str, path: str, act: Callable[[], _R]) -> _R:
         if self._dead:
@@ -160,9 +167,9 @@ class FaultyFiles(Files):
         self._durable_content[status.st_dev, status.st_ino] = Path(self._path_of[descriptor]).read_bytes()
 
     def _make_names_durable(self, folder: str) -> None:
-        kept = {name: inode for name, inode in self._durable_names.items() if str(Path(name).parent) != folder}
-        there = {str(path): _inode(path) for path in _files_below(Path(folder)) if str(path.parent) == folder}
-        self._durable_names = kept | there
+        elsewhere = {name: inode for name, inode in self._durable_names.items() if Path(name).parent != Path(folder)}
+        here = {str(path): _inode(path) for path in sorted(Path(folder).iterdir()) if path.is_file()}
+        self._durable_names = elsewhere | here
 
 
 def _files_below(root: Path) -> Iterator[Path]:

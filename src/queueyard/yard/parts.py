@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from importlib import metadata, util
+from importlib import metadata
+from importlib.machinery import PathFinder
 import os
 from pathlib import Path
 import platform
@@ -237,8 +238,8 @@ def _candidates(program: _Program, search_path: str | None) -> Iterator[str]:
 
 
 def _package_folder(package: str) -> Path | None:
-    # For a top-level name this reads folders and imports nothing.
-    spec = util.find_spec(package)
+    # Reads folders and imports nothing.
+    spec = PathFinder.find_spec(package)
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 

@@ -1,0 +1,226 @@
+"""The files in `.beads/`: the only place in queen that reads or writes them.
+
+Writers hold `locked()` around check-then-append, so that two agents can never both pass the check; each append is one
+durable write. Readers need no lock. Archived records stay readable (`archived`).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from queueyard.kernel.atomic import FILES, NOT_UNDERSTOOD, BadLine, Files, append_lines, read_lines
+from queueyard.kernel.clock import SYSTEM_CLOCK, Clock
+from queueyard.kernel.errors import explaining
+from queueyard.kernel.locks import FileLock
+from queueyard.queen.home import Home, make_private
+from queueyard.queen.index import MessageIndex, StaleIndex
+from queueyard.queen.records import Assignment, Issue, Message, Raw, Reservation, decode, encode, is_migration, view
+from queueyard.queen.rules import check_line, fold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+MESSAGES = "queen_messages.jsonl"
+ASSIGNMENTS = "queen_assignments.jsonl"
+RESERVATIONS = "queen_reservations.jsonl"
+ARCHIVE = "queen_archive"
+
+_Record = TypeVar("_Record", Assignment, Reservation)
+_R = TypeVar("_R")
+
+
+class Ledger(Generic[_Record]):
+    """All records of one file, folded in memory and kept up to date by reading only what was added."""
+
+    def __init__(self, path: Path, kind: type[_Record]) -> None:
+        self.path = path
+        self._kind: type[_Record] = kind
+        self._raws: dict[str, Raw] = {}
+        self._views: dict[str, _Record] = {}
+        self._read_to = 0
+        self._lines_read = 0
+        self._last_line = b""
+        self._state: tuple[int, ...] | None = None
+        self.bad: list[BadLine] = []
+
+    def refresh(self) -> list[str] | None:
+        """See the file as it is now: the ids that changed, or None if it was read anew from its start."""
+        with explaining("read", self.path):
+            state = _state_of(self.path)
+        if state == self._state:
+            return []
+        grown = self._state is not None and self._has_only_grown(state)
+        if not grown:
+            self._raws, self._views, self.bad = {}, {}, []
+            self._read_to, self._lines_read, self._last_line = 0, 0, b""
+        changed = self._read_new_lines()
+        self._state = state
+        return changed if grown else None
+
+    def all(self) -> list[_Record]:
+        """Every record that is not deleted, in the order of the file."""
+        return list(self._views.values())
+
+    def get(self, identifier: str) -> _Record | None:
+        return self._views.get(identifier)
+
+    def raw(self, identifier: str) -> Raw:
+        """The folded record with all its keys, for a rewrite. KeyError if there is none."""
+        return dict(self._raws[identifier])
+
+    def _has_only_grown(self, state: tuple[int, ...]) -> bool:
+        if self._state is None or state[:2] != self._state[:2] or state[2] <= self._state[2]:
+            return False
+        with self.path.open("rb") as stream:
+            stream.seek(self._read_to - len(self._last_line))
+            return stream.read(len(self._last_line)) == self._last_line
+
+    def _read_new_lines(self) -> list[str]:
+        changed = []
+        new = read_lines(
+            self.path, _keep_text, start=self._read_to, first_number=self._lines_read + 1, on_bad=self.bad.append
+        )
+        for line in new:
+            text = line.value
+            try:
+                identifier = self._take(decode(text))
+            except NOT_UNDERSTOOD as fault:
+                if not text.endswith(b"\n"):
+                    break  # torn: a writer died there, or still writes
+                self.bad.append(BadLine(self.path, line.number, line.offset, str(fault)))
+            else:
+                changed += [identifier] if identifier else []
+            self._read_to, self._lines_read = line.offset + len(text), line.number
+            self._last_line = text
+        return changed
+
+    def _take(self, raw: Raw) -> str | None:
+        if is_migration(raw):
+            return None
+        identifier: str = raw["id"]
+        folded = fold(self._raws.get(identifier), raw)
+        record = view(folded, self._kind)
+        self._raws[identifier] = folded
+        if folded.get("deleted"):
+            self._views.pop(identifier, None)
+        else:
+            self._views[identifier] = record
+        return identifier
+
+
+class Store:
+    """One repository's files."""
+
+    def __init__(
+        self, home: Home, *, clock: Clock = SYSTEM_CLOCK, lock_timeout_s: float = 10.0, files: Files = FILES
+    ) -> None:
+        self.home = home
+        self._files = files
+        self._lock = FileLock(home.private / "lock", timeout_s=lock_timeout_s, clock=clock)
+        self._index = MessageIndex(home.beads / MESSAGES, home.private)
+        self.assignments = Ledger(home.beads / ASSIGNMENTS, Assignment)
+        self.reservations = Ledger(home.beads / RESERVATIONS, Reservation)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else who locks writes meanwhile. LockTimeout says who does, StorageFailed why nobody can."""
+        make_private(self.home.private)
+        with self._lock:
+            yield
+
+    def append(self, name: str, raws: Iterable[Raw], *, what: str) -> None:
+        """Add records to one of the three files; when this returns they survive a power cut."""
+        lines = [check_line(encode(raw), what=what) for raw in raws]
+        append_lines(self.home.beads / name, lines, files=self._files)
+
+    def messages(self, ask: Callable[[MessageIndex], _R]) -> _R:
+        """Ask the message index, up to date; if the file was rewritten under it, once more with a new one."""
+        self._index.refresh()
+        try:
+            return ask(self._index)
+        except StaleIndex:
+            self._index.forget()
+            self._index.refresh()
+            return ask(self._index)
+
+    def every_message(self, on_bad: Callable[[BadLine], None]) -> dict[str, Raw]:
+        """All messages folded, deleted ones too, by reading the whole file."""
+        folded: dict[str, Raw] = {}
+        for line in read_lines(self.home.beads / MESSAGES, decode, on_bad=on_bad):
+            if not is_migration(line.value):
+                folded[line.value["id"]] = fold(folded.get(line.value["id"]), line.value)
+        return folded
+
+    def archived(self, name: str) -> Iterator[Raw]:
+        """Every archived line of one of the three files, oldest archive first."""
+        stem = Path(name).stem
+        for path in sorted((self.home.beads / ARCHIVE).glob(f"{stem}-*.jsonl")):
+            for line in read_lines(path, decode, on_bad=_ignore):
+                if not is_migration(line.value):
+                    yield line.value
+
+    def archived_message(self, identifier: str) -> Raw | None:
+        """One archived message, folded with whatever was written about it since."""
+        folded: Raw | None = None
+        for raw in self.archived(MESSAGES):
+            if raw["id"] == identifier:
+                folded = fold(folded, raw)
+        since = self.messages(lambda index: index.get(identifier))
+        return folded if since is None else fold(folded, since)
+
+    def droids(self) -> set[str] | None:
+        """The names in `.factory/droids/`; None where there is no such folder."""
+        folder = self.home.droids
+        with explaining("read", folder):
+            try:
+                return {path.stem for path in folder.iterdir() if path.suffix == ".md" and path.name[0] != "."}
+            except FileNotFoundError:
+                return None
+
+    def issues(self) -> dict[str, Issue] | None:
+        """The Beads issues by id, last line wins; None where Beads has exported none."""
+        names = ("issues.jsonl", "beads.jsonl")
+        path = next((self.home.beads / name for name in names if (self.home.beads / name).is_file()), None)
+        if path is None:
+            return None
+        decoder = msgspec.json.Decoder(_IssueLine)
+        lines = read_lines(path, decoder.decode, on_bad=_ignore)
+        return {line.value.id: line.value for line in lines if line.value.kind in {"", "issue"}}
+
+    def close(self) -> None:
+        self._index.close()
+
+
+class _IssueLine(Issue, frozen=True, kw_only=True, rename={"kind": "_type"}):
+    """Beads exports other things into the same file."""
+
+    kind: str = ""
+
+
+def view_message(raw: Raw) -> Message | None:
+    """The typed view, or None if another tool wrote something into it that is no message."""
+    try:
+        return view(raw, Message)
+    except msgspec.ValidationError:
+        return None
+
+
+def _keep_text(line: bytes) -> bytes:
+    return line
+
+
+def _ignore(_: BadLine) -> None:
+    """Beads' own file and old archives are not ours to complain about on every call; `queen doctor` does."""
+
+
+def _state_of(path: Path) -> tuple[int, ...]:
+    try:
+        status = os.stat(path)  # noqa: PTH116  called before every answer
+    except FileNotFoundError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
