@@ -84,7 +84,7 @@ def fail(fault: QueueyardError, *, as_json: bool) -> NoReturn:
         import msgspec  # noqa: PLC0415  most commands succeed
 
         told = {"error": str(fault), "kind": type(fault).__name__, "hint": fault.hint, "exit_code": fault.exit_code}
-        click.echo(msgspec.json.encode(told), err=True)
+        click.echo(msgspec.json.encode(told | fault.facts()), err=True)
     else:
         # Click knows whether stderr is a terminal, but not NO_COLOR.
         colour = False if os.environ.get("NO_COLOR") else None

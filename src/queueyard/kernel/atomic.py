@@ -73,7 +73,8 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None, files: Fil
     """Put `data` in place of the file at once: write, fsync, rename, fsync of the folder.
 
     The mode bits of the old file are kept unless `mode` is given. Temporary files that dead writers of the same
-    file left behind are removed. StorageFailed if the disk refuses; the old content is then untouched.
+    file left behind are removed. StorageFailed if the disk refuses; the old content is then untouched, unless it was
+    the very last step that failed: then the new content is there, and merely not known to survive a power cut.
     """
     with explaining("write", path):
         _sweep_strays(path, files)

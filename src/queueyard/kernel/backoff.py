@@ -32,5 +32,6 @@ class Backoff:
     def _ceiling_ms(self, attempt: int) -> float:
         try:
             return min(float(self.cap_ms), self.base_ms * self.factor ** (attempt - 1))
-        except OverflowError:  # factor ** attempt left the floats long after it passed the cap; no base never gets there
+        except OverflowError:
+            # factor ** attempt left the floats long after it passed the cap, which nothing times it never does.
             return float(self.cap_ms if self.base_ms else 0)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 import errno
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,10 @@ class QueueyardError(Exception):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+
+    def facts(self) -> dict[str, Any]:
+        """What a program wants to know beyond the sentence, as JSON values; added to the error under --json."""
+        return {}
 
 
 class UsageFault(QueueyardError):

@@ -19,9 +19,10 @@ BadPattern, for a malformed glob, stands in globs.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from queueyard.kernel.errors import QueueyardError
+from queueyard.queen.records import to_raw
 
 if TYPE_CHECKING:
     from queueyard.queen.records import Assignment
@@ -75,6 +76,9 @@ class AlreadyHeld(QueueyardError):
         super().__init__(message, hint=hint)
         self.held = held
 
+    def facts(self) -> dict[str, Any]:
+        return {"held": to_raw(self.held)}
+
 
 class ReservationConflict(QueueyardError):
     """Nothing was reserved; `conflicts` says why, one entry per reservation in the way."""
@@ -82,3 +86,10 @@ class ReservationConflict(QueueyardError):
     def __init__(self, message: str, *, conflicts: list[Conflict], hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.conflicts = conflicts
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "conflicts": [
+                {"pattern": one.pattern, "clash": one.clash.value, "held": to_raw(one.held)} for one in self.conflicts
+            ]
+        }

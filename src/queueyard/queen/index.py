@@ -93,9 +93,10 @@ class MessageIndex:
         """Everybody who ever sent or received a message."""
         return set().union(*(segment.agents() for segment in self._segments()))
 
-    def bad_lines(self) -> list[tuple[int, str]]:
-        """Offset and reason of each line that is no record."""
-        return [bad for segment in self._segments() for bad in segment.bad]
+    def bad_lines(self) -> list[tuple[int, int, str]]:
+        """Number, offset and reason of each line that is no record."""
+        bad = [fault for segment in self._segments() for fault in segment.bad]
+        return [(self._line_number(offset), offset, reason) for offset, reason in bad]
 
     def __len__(self) -> int:
         """How many bytes of the file the chain on disk covers."""
@@ -216,6 +217,14 @@ class MessageIndex:
         for helper, span in zip(helpers, ranges[1:], strict=True):
             if helper.wait() != 0:
                 self.write_segment(*span)
+
+    def _line_number(self, offset: int) -> int:
+        """Counted only for a line that is to be shown to somebody: it means reading everything before it."""
+        number, at = 1, 0
+        while at < offset and (chunk := os.pread(self._descriptor, min(1 << 22, offset - at), at)):
+            number += chunk.count(b"\n")
+            at += len(chunk)
+        return number
 
     def _line_start(self, offset: int) -> int:
         """The first start of a line at or behind the offset."""

@@ -14,9 +14,9 @@ import msgspec
 from queueyard.kernel.clock import BadTime, Clock, from_rfc3339, to_rfc3339
 from queueyard.kernel.ids import find_id, new_id
 from queueyard.queen.errors import InvalidValue, NotYours, UnknownAgent, UnknownRecord
-from queueyard.queen.records import Message, Raw
+from queueyard.queen.records import Message, Raw, view_or_none
 from queueyard.queen.rules import ISSUE_THREAD, check_agent, check_importance, subject_of_reply, thread_of
-from queueyard.queen.store import MESSAGES, Store, view_message
+from queueyard.queen.store import MESSAGES, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -153,8 +153,8 @@ def thread(store: Store, key: str, *, near: str | None = None) -> list[Message]:
 
 def stats(store: Store, *, since: datetime | None = None) -> Stats:
     """Counts over all messages that are not deleted."""
-    everything = [message for raw in store.every_message(lambda _: None).values() if (message := view_message(raw))]
-    alive = [message for message in everything if not message.deleted]
+    views = [view_or_none(raw, Message) for raw in store.every_message(lambda _: None).values()]
+    alive = [message for message in views if message is not None and not message.deleted]
     recent = [message for message in alive if since and _is_since(message, since)]
     return Stats(
         total=len(alive),
@@ -200,7 +200,7 @@ def find(store: Store, typed: str, *, near: str | None) -> Message:
                 f"{typed!r} may be {len(meant)} messages: {', '.join(meant[:3])} ...", hint="Type more of the id."
             )
         raw = store.messages(lambda index: index.get(meant[0])) if meant else None
-    message = view_message(raw) if raw else None
+    message = view_or_none(raw, Message) if raw else None
     if message is None or message.deleted:
         raise UnknownRecord(f"no message {typed!r}", hint="List yours: queen msg inbox")
     return message
@@ -225,7 +225,7 @@ def _of_thread(store: Store, key: str) -> list[Message]:
             *filter(None, [index.get(key)]),
         ]
     )
-    views = {raw["id"]: view_message(raw) for raw in raws}
+    views = {raw["id"]: view_or_none(raw, Message) for raw in raws}
     belongs = (key, ISSUE_THREAD + issue)
     return [
         message
@@ -245,7 +245,7 @@ def _take(
 
     def chosen() -> Iterable[Message]:
         for raw in raws:
-            message = view_message(raw)
+            message = view_or_none(raw, Message)
             if message is None or message.deleted or not wanted(message):
                 continue
             if since and not _is_since(message, since):

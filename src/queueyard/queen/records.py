@@ -206,6 +206,14 @@ def view(raw: Raw, kind: type[_Record]) -> _Record:
     return msgspec.convert(raw, kind)
 
 
+def view_or_none(raw: Raw, kind: type[_Record]) -> _Record | None:
+    """The typed view, or None if another tool wrote something into it that does not fit."""
+    try:
+        return view(raw, kind)
+    except msgspec.ValidationError:
+        return None
+
+
 def encode(raw: Raw) -> bytes:
     """One line, without its newline: known keys in the order of the schema, then the others as they came."""
     ordered = sorted(raw.items(), key=lambda item: _PLACE.get(item[0], len(_PLACE)))
@@ -225,3 +233,15 @@ def decode(line: bytes) -> Raw:
 def is_migration(raw: Raw) -> bool:
     """Whether the line only says that the schema changed (spec: Migration)."""
     return "_migration" in raw
+
+
+def to_raw(record: msgspec.Struct) -> Raw:
+    """A record, or an answer that holds records, as plain JSON values; what is not there is left out."""
+    raw: Raw = _without_nothing(msgspec.to_builtins(record))
+    return raw
+
+
+def _without_nothing(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nothing(inner) for key, inner in value.items() if inner is not None}
+    return [_without_nothing(inner) for inner in value] if isinstance(value, list) else value

@@ -15,7 +15,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from queueyard.kernel.atomic import BadLine
 from queueyard.kernel.clock import SYSTEM_CLOCK, Clock, parse_since
 from queueyard.queen import assignments, messages, reservations
 from queueyard.queen.errors import ReservationConflict, TimedOut
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
+    from queueyard.kernel.atomic import BadLine
     from queueyard.kernel.settings import Settled
     from queueyard.queen.assignments import Next
     from queueyard.queen.messages import Stats
@@ -47,9 +47,9 @@ class Queen:
         self.settings = settled.values
         self.origin = settled.origin
         self.store = Store(home, clock=clock, lock_timeout_s=settled.values.lock_timeout_s)
-        self._book = Book(self.store)
+        self.book = Book(self.store)
         self._cwd = cwd or home.root
-        self._clock = clock
+        self.clock = clock
 
     @classmethod
     def open(
@@ -103,7 +103,7 @@ class Queen:
         """Send to one agent or to `@all`."""
         return messages.send(
             self.store,
-            self._clock,
+            self.clock,
             sender=self.agent,
             to=to,
             body=body,
@@ -114,14 +114,14 @@ class Queen:
         )
 
     def reply(self, identifier: str, body: str) -> Message:
-        return messages.reply(self.store, self._clock, sender=self.agent, identifier=identifier, body=body)
+        return messages.reply(self.store, self.clock, sender=self.agent, identifier=identifier, body=body)
 
     def inbox(
         self, *, unread: bool = False, since: str | None = None, limit: int = 20, mark: bool = False
     ) -> list[Message]:
         """Messages to the caller, newest first; `mark` marks those that are listed as read."""
         found = messages.inbox(self.store, agent=self.agent, unread=unread, since=self._since(since), limit=limit)
-        return messages.mark_read(self.store, self._clock, found) if mark else found
+        return messages.mark_read(self.store, self.clock, found) if mark else found
 
     def wait(self, *, timeout_s: float | None = None, sender: str | None = None) -> list[Message]:
         """The unread messages as soon as there are any. TimedOut if none came in time."""
@@ -131,7 +131,7 @@ class Queen:
             found = messages.inbox(self.store, agent=agent, unread=True, limit=0)
             return [message for message in found if sender in {None, message.sender}]
 
-        found = wait_until(arrived, self.home.beads / MESSAGES, timeout_s=timeout_s, clock=self._clock)
+        found = wait_until(arrived, self.home.beads / MESSAGES, timeout_s=timeout_s, clock=self.clock)
         if not found:
             raise TimedOut(f"no message for {agent} within {timeout_s:g} s", hint="Look again: queen msg inbox")
         return found
@@ -139,7 +139,7 @@ class Queen:
     def read(self, identifier: str, *, peek: bool = False) -> Message:
         """One message, marked read if it is to the caller, or if nobody said who is calling."""
         return messages.read(
-            self.store, self._clock, identifier=identifier, agent=self.settings.agent or None, peek=peek
+            self.store, self.clock, identifier=identifier, agent=self.settings.agent or None, peek=peek
         )
 
     def thread(self, key: str) -> list[Message]:
@@ -165,7 +165,7 @@ class Queen:
         """Give an issue to an agent, taking it from whoever holds it."""
         return assignments.assign(
             self.store,
-            self._clock,
+            self.clock,
             issue=issue,
             agent=agent,
             by=self.agent,
@@ -180,7 +180,7 @@ class Queen:
         """Take an issue for oneself. AlreadyHeld if another agent holds it, unless `take`."""
         return assignments.assign(
             self.store,
-            self._clock,
+            self.clock,
             issue=issue,
             agent=self.agent,
             by=self.agent,
@@ -192,7 +192,7 @@ class Queen:
 
     def next(self, *, worktree: str | None = None) -> Next | None:
         """Claim the best ready issue; None if there is none."""
-        return assignments.next_issue(self.store, self._clock, agent=self.agent, worktree=worktree)
+        return assignments.next_issue(self.store, self.clock, agent=self.agent, worktree=worktree)
 
     def release(self, issue: str, *, reason: str | None = None, force: bool = False) -> Assignment:
         return self._settle(issue, AssignmentStatus.RELEASED, reason=reason, force=force)
@@ -230,8 +230,8 @@ class Queen:
             try:
                 return reservations.reserve(
                     self.store,
-                    self._book,
-                    self._clock,
+                    self.book,
+                    self.clock,
                     agent=agent,
                     patterns=wanted,
                     ttl_s=ttl_s,
@@ -245,7 +245,7 @@ class Queen:
                 refused.append(conflict)
                 return None
 
-        done = wait_until(attempt, self.store.reservations.path, timeout_s=wait_s, clock=self._clock, recheck_s=1.0)
+        done = wait_until(attempt, self.store.reservations.path, timeout_s=wait_s, clock=self.clock, recheck_s=1.0)
         if done is None:
             raise refused[-1]
         return done
@@ -254,42 +254,39 @@ class Queen:
         """Patterns or ids; without any, everything that the caller holds."""
         ttl_s = parse_ttl(ttl or self.settings.ttl)
         return reservations.renew(
-            self.store, self._book, self._clock, agent=self.agent, wanted=self._relatives(wanted), ttl_s=ttl_s
+            self.store, self.book, self.clock, agent=self.agent, wanted=self._relatives(wanted), ttl_s=ttl_s
         )
 
     def unreserve(self, *wanted: str, force: bool = False) -> list[Reservation]:
         """Patterns or ids; without any, everything that the caller holds."""
         return reservations.unreserve(
-            self.store, self._book, self._clock, agent=self.agent, wanted=self._relatives(wanted), force=force
+            self.store, self.book, self.clock, agent=self.agent, wanted=self._relatives(wanted), force=force
         )
 
     def reserved(self, *, agent: str | None = None, path: str | None = None) -> list[Reservation]:
         covered = self._relative(path) if path is not None else None
-        return reservations.reserved(self._book, self._clock, agent=agent, path=covered)
+        return reservations.reserved(self.book, self.clock, agent=agent, path=covered)
 
     def conflicts(self, *, mine: bool = False) -> list[Overlap]:
-        return reservations.conflicts(self._book, self._clock, agent=self.agent if mine else None)
+        return reservations.conflicts(self.book, self.clock, agent=self.agent if mine else None)
 
     def check(self, *paths: str) -> list[Verdict]:
         """May the caller edit these paths now? Writes nothing."""
-        return reservations.check(self._book, self._clock, agent=self.agent, paths=self._relatives(paths))
+        return reservations.check(self.book, self.clock, agent=self.agent, paths=self._relatives(paths))
 
     # --- the files ---------------------------------------------------------------------------------------------------
 
     def bad_lines(self) -> list[BadLine]:
         """Lines in the three files that nobody can read, as far as they were looked at."""
-        path = self.home.beads / MESSAGES
-        told = self.store.messages(lambda index: index.bad_lines())
-        in_messages = [BadLine(path, 0, offset, reason) for offset, reason in told]
-        return [*in_messages, *self.store.assignments.bad, *self.store.reservations.bad]
+        return self.store.bad_lines()
 
     def _settle(self, issue: str, status: AssignmentStatus, *, reason: str | None, force: bool) -> Assignment:
         return assignments.settle(
-            self.store, self._clock, issue=issue, agent=self.agent, status=status, reason=reason, force=force
+            self.store, self.clock, issue=issue, agent=self.agent, status=status, reason=reason, force=force
         )
 
     def _since(self, text: str | None) -> datetime | None:
-        return parse_since(text, self._clock.now()) if text else None
+        return parse_since(text, self.clock.now()) if text else None
 
     def _relative(self, text: str) -> str:
         return relative_path(text, self.home, self._cwd)

@@ -86,17 +86,23 @@ def identity(settings: QueenSettings) -> str:
     return settings.agent
 
 
-def store_setting(beads: Path, name: str, value: str) -> None:
-    """Write one setting into the file; all other lines, comments too, stay as they are."""
-    if name == "droid":
-        name = "agent"
-    settle(QueenSettings, [Layer(name="flag", values={name: value})])
+def check_name(name: str) -> str:
+    """The setting; `droid` is the old name of `agent`. BadSettings, with a suggestion, for any other."""
+    settle(QueenSettings, [Layer(name="command line", values={"agent" if name == "droid" else name: None})])
+    return "agent" if name == "droid" else name
+
+
+def store_setting(beads: Path, name: str, value: str) -> Path:
+    """Write one setting into the file; all other lines, comments too, stay as they are. The path of the file."""
+    name = check_name(name)
+    settle(QueenSettings, [Layer(name="command line", values={name: value})])
     path = beads / CONFIG_NAME
     lines = read_document(path, lambda raw: raw.decode("utf-8"), repair=f"Correct it: $EDITOR {path}") or ""
     kept = [
         line for line in lines.splitlines() if _key_of(line) not in ({name, "droid"} if name == "agent" else {name})
     ]
     replace_file(path, "".join(f"{line}\n" for line in [*kept, f"{name}: {_quoted(value)}"]).encode())
+    return path
 
 
 def _file_layer(path: Path) -> Layer:

@@ -19,7 +19,7 @@ from queueyard.kernel.errors import explaining
 from queueyard.kernel.locks import FileLock
 from queueyard.queen.home import Home, make_private
 from queueyard.queen.index import MessageIndex, StaleIndex
-from queueyard.queen.records import Assignment, Issue, Message, Raw, Reservation, decode, encode, is_migration, view
+from queueyard.queen.records import Assignment, Issue, Raw, Reservation, decode, encode, is_migration, view
 from queueyard.queen.rules import check_line, fold
 
 if TYPE_CHECKING:
@@ -148,6 +148,10 @@ class Store:
             self._index.refresh()
             return ask(self._index)
 
+    def forget_index(self) -> None:
+        """Delete the message index; the next question builds it anew."""
+        self._index.forget()
+
     def every_message(self, on_bad: Callable[[BadLine], None]) -> dict[str, Raw]:
         """All messages folded, deleted ones too, by reading the whole file."""
         folded: dict[str, Raw] = {}
@@ -192,6 +196,12 @@ class Store:
         lines = read_lines(path, decoder.decode, on_bad=_ignore)
         return {line.value.id: line.value for line in lines if line.value.kind in {"", "issue"}}
 
+    def bad_lines(self) -> list[BadLine]:
+        """Lines that nobody can read, in the files that were looked at so far."""
+        path = self.home.beads / MESSAGES
+        in_messages = [BadLine(path, number, offset, why) for number, offset, why in self._index.bad_lines()]
+        return [*in_messages, *self.assignments.bad, *self.reservations.bad]
+
     def close(self) -> None:
         self._index.close()
 
@@ -200,14 +210,6 @@ class _IssueLine(Issue, frozen=True, kw_only=True, rename={"kind": "_type"}):
     """Beads exports other things into the same file."""
 
     kind: str = ""
-
-
-def view_message(raw: Raw) -> Message | None:
-    """The typed view, or None if another tool wrote something into it that is no message."""
-    try:
-        return view(raw, Message)
-    except msgspec.ValidationError:
-        return None
 
 
 def _keep_text(line: bytes) -> bytes:

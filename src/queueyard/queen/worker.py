@@ -1,6 +1,6 @@
 """Waiting: for a message to arrive, for files to become free, for anything to change.
 
-The caller waits on one call. Inside, the state of the file is asked twenty times a second, which costs a few
+The caller waits on one call. Inside, the state of the files is asked twenty times a second, which costs a few
 microseconds each; a file that did not change is not read.
 """
 
@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from queueyard.kernel.clock import Clock
@@ -20,13 +20,31 @@ _LOOK_EVERY_S = 0.05
 _R = TypeVar("_R")
 
 
+class FileWatch:
+    """Notices that files changed since it last looked; nothing that happens between two looks is missed."""
+
+    def __init__(self, paths: Sequence[Path], clock: Clock) -> None:
+        self._paths = paths
+        self._clock = clock
+        self._seen = self._states()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Block until a file changed; False if `timeout_s` passed first."""
+        deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        while (now := self._states()) == self._seen:
+            left = _LOOK_EVERY_S if deadline is None else deadline - self._clock.monotonic()
+            if left <= 0:
+                return False
+            self._clock.sleep(min(_LOOK_EVERY_S, left))
+        self._seen = now
+        return True
+
+    def _states(self) -> list[tuple[int, ...]]:
+        return [_state(path) for path in self._paths]
+
+
 def wait_until(
-    ask: Callable[[], _R],
-    path: Path,
-    *,
-    timeout_s: float | None,
-    clock: Clock,
-    recheck_s: float | None = None,
+    ask: Callable[[], _R], path: Path, *, timeout_s: float | None, clock: Clock, recheck_s: float | None = None
 ) -> _R:
     """What `ask` answers as soon as that is something; its last, empty answer when the time is up.
 
@@ -34,19 +52,14 @@ def wait_until(
     passing of time alone (a reservation that expires).
     """
     deadline = None if timeout_s is None else clock.monotonic() + timeout_s
+    watch = FileWatch([path], clock)
     while True:
-        seen = _state(path)
-        asked_at = clock.monotonic()
         answer = ask()
-        while not answer:
-            now = clock.monotonic()
-            if deadline is not None and now >= deadline:
-                return answer
-            clock.sleep(_LOOK_EVERY_S if deadline is None else min(_LOOK_EVERY_S, deadline - now))
-            if _state(path) != seen or (recheck_s is not None and clock.monotonic() - asked_at >= recheck_s):
-                break
-        else:
+        left = None if deadline is None else deadline - clock.monotonic()
+        if answer or (left is not None and left <= 0):
             return answer
+        limits = [limit for limit in (left, recheck_s) if limit is not None]
+        watch.wait(min(limits) if limits else None)
 
 
 def _state(path: Path) -> tuple[int, ...]:

@@ -1,0 +1,198 @@
+"""What may be wrong with queen's files, and the repair of each.
+
+Looking changes nothing. A repair keeps what it takes away: lines that nobody can read go to `queen_archive/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from queueyard.kernel.atomic import NOT_UNDERSTOOD, append_lines, replace_file
+from queueyard.kernel.clock import to_rfc3339
+from queueyard.kernel.errors import explaining
+from queueyard.queen.archive import rewrite
+from queueyard.queen.idx_json import IDX_NAME, export, is_current
+from queueyard.queen.ready import CLOSED
+from queueyard.queen.records import LONGEST_LINE_BYTES, AssignmentStatus, decode
+from queueyard.queen.reservations import conflicts, glob_of
+from queueyard.queen.rules import Clash, owner_of, surplus_holders, with_owner
+from queueyard.queen.store import ARCHIVE, ASSIGNMENTS, MESSAGES, RESERVATIONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from queueyard.queen.service import Queen
+
+_FILES = (MESSAGES, ASSIGNMENTS, RESERVATIONS)
+_ATTRIBUTE = ".beads/queen_*.jsonl merge=union"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is not as it should be."""
+
+    #: short name of the check
+    check: str
+    #: what was found, with file and line where there is one
+    problem: str
+    #: what to do about it
+    advice: str
+    #: whether --fix can mend it
+    fixable: bool
+    #: whether it was mended just now
+    fixed: bool = False
+
+
+def examine(queen: Queen, *, fix: bool = False) -> list[Finding]:
+    """Everything that is wrong; with `fix`, what can be mended is mended."""
+    found: list[Finding] = []
+    for look in (_bad_lines, _long_lines, _double_holders, _closed_issues, _overlaps, _index, _idx_json, _attributes):
+        for finding, mend in look(queen):
+            if fix and mend is not None:
+                mend()
+                found.append(msgspec.structs.replace(finding, fixed=True))
+            else:
+                found.append(finding)
+    return found
+
+
+_Look = Iterator[tuple[Finding, Callable[[], object] | None]]
+
+
+def _bad_lines(queen: Queen) -> _Look:
+    for name in _FILES:
+        path = queen.home.beads / name
+        bad = [(number, offset, why) for number, offset, why in _unreadable(path)]
+        if not bad:
+            continue
+        number, offset, why = bad[0]
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        finding = Finding(
+            check="unreadable lines",
+            problem=f"{path}: line {number} (byte {offset}): {why}{more}",
+            advice=f"--fix moves them to {ARCHIVE}/",
+            fixable=True,
+        )
+        yield finding, lambda path=path: _set_aside(queen, path)  # type: ignore[misc]
+
+
+def _unreadable(path: Path) -> Iterator[tuple[int, int, str]]:
+    with explaining("read", path):
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+    offset = 0
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                decode(line)
+            except NOT_UNDERSTOOD as fault:
+                yield number, offset, "torn last line" if number == len(lines) else str(fault)
+        offset += len(line) + 1
+
+
+def _set_aside(queen: Queen, path: Path) -> None:
+    target = queen.home.beads / ARCHIVE / f"{path.stem}-unreadable.txt"
+    with explaining("make", target.parent):
+        target.parent.mkdir(exist_ok=True)
+    with queen.store.locked():
+        append_lines(target, [line.rstrip(b"\n") for line in path.read_bytes().split(b"\n") if not _is_readable(line)])
+        rewrite(path, _is_readable, queen.clock)
+
+
+def _is_readable(line: bytes) -> bool:
+    try:
+        decode(line)
+    except NOT_UNDERSTOOD:
+        return not line.strip()
+    return True
+
+
+def _long_lines(queen: Queen) -> _Look:
+    for name in _FILES:
+        path = queen.home.beads / name
+        with explaining("read", path):
+            lines = path.read_bytes().split(b"\n") if path.exists() else []
+        for number, line in enumerate(lines, 1):
+            if len(line) > LONGEST_LINE_BYTES:
+                problem = f"{path}: line {number} is {len(line)} bytes long; other tools stop reading there"
+                advice = "Archive it once it is settled: queen archive --older-than 0s"
+                yield Finding(check="long lines", problem=problem, advice=advice, fixable=False), None
+
+
+def _double_holders(queen: Queen) -> _Look:
+    queen.store.assignments.refresh()
+    for one in surplus_holders(queen.store.assignments.all()):
+        finding = Finding(
+            check="double assignments",
+            problem=f"{one.issue_id} is also active for {owner_of(one)} ({one.id})",
+            advice="--fix releases it; the first one in the file stays",
+            fixable=True,
+        )
+        raw = queen.store.assignments.raw(one.id) | with_owner(owner_of(one))
+        raw |= {
+            "status": str(AssignmentStatus.RELEASED),
+            "updated_at": to_rfc3339(queen.clock.now()),
+            "reason": "held by another agent first",
+        }
+        yield finding, lambda raw=raw: queen.store.append(ASSIGNMENTS, [raw], what="assignment")  # type: ignore[misc]
+
+
+def _closed_issues(queen: Queen) -> _Look:
+    issues = queen.store.issues() or {}
+    for one in queen.store.assignments.all():
+        issue = issues.get(one.issue_id)
+        if one.status is AssignmentStatus.ACTIVE and issue is not None and issue.status in CLOSED:
+            problem = f"{one.issue_id} is {issue.status}, but {owner_of(one)} still holds it"
+            advice = f"queen complete {one.issue_id} --agent {owner_of(one)}"
+            yield Finding(check="closed issues", problem=problem, advice=advice, fixable=False), None
+
+
+def _overlaps(queen: Queen) -> _Look:
+    for overlap in conflicts(queen.book, queen.clock):
+        if overlap.clash == Clash.BLOCKS:
+            a, b = overlap.reservation_a, overlap.reservation_b
+            problem = f"{owner_of(a)} and {owner_of(b)} both hold {overlap.example} exclusively"
+            yield Finding(check="conflicts", problem=problem, advice=overlap.suggestion, fixable=False), None
+    for one in queen.book.in_force(queen.clock.now()):
+        if glob_of(one) is None:
+            problem = f"{owner_of(one)} holds {one.pattern!r}, which can match nothing"
+            advice = f"queen unreserve {one.id} --agent {owner_of(one)}"
+            yield Finding(check="patterns", problem=problem, advice=advice, fixable=False), None
+
+
+def _index(queen: Queen) -> _Look:
+    """Compare the index with the file, message by message."""
+    folded = queen.store.every_message(lambda _: None)
+    wrong = queen.store.messages(lambda index: [key for key, raw in folded.items() if index.get(key) != raw])
+    if wrong:
+        problem = f"the message index is wrong about {len(wrong)} messages, for example {wrong[0]}"
+        finding = Finding(check="index", problem=problem, advice="--fix builds it anew", fixable=True)
+        yield finding, queen.store.forget_index
+
+
+def _idx_json(queen: Queen) -> _Look:
+    path = queen.home.beads / IDX_NAME
+    if path.exists() and not is_current(queen.store):
+        problem = f"{path} does not fit the message file"
+        finding = Finding(check="exported index", problem=problem, advice="--fix writes it anew", fixable=True)
+        yield finding, lambda: export(queen.store)
+
+
+def _attributes(queen: Queen) -> _Look:
+    """Without merge=union, git makes a conflict of two branches that both appended."""
+    path = queen.home.root / ".gitattributes"
+    if not (queen.home.root / ".git").exists():
+        return
+    with explaining("read", path):
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+    lines = [line.split() for line in text.splitlines() if not line.lstrip().startswith("#")]
+    if not any("merge=union" in words[1:] and "queen_" in words[0] for words in lines if words):
+        finding = Finding(
+            check="git attributes",
+            problem=f"{path} does not say merge=union for queen's files, so git will make conflicts of them",
+            advice=f"--fix adds: {_ATTRIBUTE}",
+            fixable=True,
+        )
+        ended = text if not text or text.endswith("\n") else text + "\n"
+        yield finding, lambda: replace_file(path, f"{ended}{_ATTRIBUTE}\n".encode())

@@ -1,0 +1,120 @@
+"""A change of one of queen's records, told as the shared Event. Pure.
+
+queen's files are their own journal: every line is a change. The id of an event follows from the record, from what
+happened and from the times in it, never from where the line stands; so a line that is read twice, archived or carried
+by git to another machine is still the same event.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from queueyard.kernel.clock import BadTime, from_rfc3339
+from queueyard.kernel.events import Event, Kind, System, make_event
+from queueyard.kernel.ids import ulid_time
+from queueyard.queen.records import Assignment, Message, Raw, Reservation, is_migration, view_or_none
+from queueyard.queen.rules import fold, owner_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_ENDS = {"completed": Kind.SUCCEEDED, "released": Kind.RELEASED, "reassigned": Kind.CANCELED, "expired": Kind.EXPIRED}
+
+
+def message_events(lines: Iterable[Raw], *, source: str) -> Iterator[Event]:
+    """Queued when it is sent, then read and deleted; each once."""
+    return _events(lines, _of_message, queue="messages", source=source)
+
+
+def assignment_events(lines: Iterable[Raw], *, source: str) -> Iterator[Event]:
+    """Started when it becomes active, then succeeded, released or canceled (reassigned)."""
+    return _events(lines, _of_assignment, queue="assignments", source=source)
+
+
+def reservation_events(lines: Iterable[Raw], *, source: str) -> Iterator[Event]:
+    """Started when it is made, renewed when its end moves, then released or expired.
+
+    An expiry that nobody wrote down is not an event: it follows from `data.expires_at`.
+    """
+    return _events(lines, _of_reservation, queue="reservations", source=source)
+
+
+#: (kind, when it happened, what tells it from the same kind of change of the same item, further fields)
+_Change = tuple[Kind, str, str, dict[str, Any]]
+
+
+def _events(
+    lines: Iterable[Raw], changes: Callable[[Raw, Raw], Iterator[_Change]], *, queue: str, source: str
+) -> Iterator[Event]:
+    folded: dict[str, Raw] = {}
+    for line in lines:
+        if is_migration(line):
+            continue
+        item: str = line["id"]
+        before = folded.get(item, {})
+        folded[item] = fold(before or None, line)
+        for kind, when, change, fields in changes(before, folded[item]):
+            at = _moment(when, item)
+            known = {name: value for name, value in fields.items() if value}
+            yield make_event(
+                at, system=System.QUEEN, queue=queue, item=item, kind=kind, change=change, source=source, **known
+            )
+
+
+def _of_message(before: Raw, after: Raw) -> Iterator[_Change]:
+    message = view_or_none(after, Message)
+    if message is None:
+        return
+    fields = {"group": message.issue_id or message.thread_id}
+    if not before:
+        data = {"to": message.to, "importance": message.importance}
+        yield Kind.QUEUED, message.created_at, "sent", {**fields, "actor": message.sender, "data": data}
+    if message.read and not before.get("read"):
+        yield Kind.READ, message.read_at or message.created_at, "read", {**fields, "actor": message.to}
+    if message.deleted and not before.get("deleted"):
+        yield Kind.DELETED, message.read_at or message.created_at, "deleted", {**fields, "actor": message.sender}
+
+
+def _of_assignment(before: Raw, after: Raw) -> Iterator[_Change]:
+    assignment = view_or_none(after, Assignment)
+    if assignment is None:
+        return
+    fields = {"group": assignment.issue_id, "actor": owner_of(assignment), "reason": assignment.reason}
+    if not before:
+        data = {"assigned_by": assignment.assigned_by, "previous": assignment.previous_agent}
+        yield Kind.STARTED, assignment.created_at, "assigned", {**fields, "data": {k: v for k, v in data.items() if v}}
+    if assignment.status in _ENDS and before.get("status") != assignment.status:
+        yield _ENDS[assignment.status], assignment.updated_at, str(assignment.status), fields
+
+
+def _of_reservation(before: Raw, after: Raw) -> Iterator[_Change]:
+    reservation = view_or_none(after, Reservation)
+    if reservation is None:
+        return
+    fields = {
+        "group": reservation.issue_id,
+        "actor": owner_of(reservation),
+        "reason": reservation.reason,
+        "data": {
+            "pattern": reservation.pattern,
+            "exclusive": reservation.exclusive,
+            "expires_at": reservation.expires_at,
+        },
+    }
+    if not before:
+        yield Kind.STARTED, reservation.created_at, "reserved", fields
+    elif before.get("expires_at") != reservation.expires_at and reservation.status not in _ENDS:
+        # The line does not say when: an end that moved is the only trace, and it is told at the old end.
+        yield Kind.RENEWED, str(before.get("expires_at", "")), reservation.expires_at, fields
+    if reservation.status in _ENDS and before.get("status") != reservation.status:
+        when = reservation.released_at or reservation.expires_at
+        yield _ENDS[reservation.status], when, str(reservation.status), fields
+
+
+def _moment(text: str, item: str) -> datetime:
+    """When it happened; for a time that cannot be read, when the id was made."""
+    try:
+        return from_rfc3339(text)
+    except BadTime:
+        return ulid_time(item) or datetime.fromtimestamp(0, UTC)
