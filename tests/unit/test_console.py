@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 import pty
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 from click.testing import CliRunner, Result
 import pytest
 
 from queueyard.console import Script, examples
 from queueyard.kernel.errors import BadSettings, QueueyardError, StorageFailed, UsageFault
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROGRAM = """
 import sys

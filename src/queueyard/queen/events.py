@@ -73,7 +73,7 @@ def _of_message(before: Raw, after: Raw) -> Iterator[_Change]:
     if message.read and not before.get("read"):
         yield Kind.READ, message.read_at or message.created_at, "read", {**fields, "actor": message.to}
     if message.deleted and not before.get("deleted"):
-        yield Kind.DELETED, message.read_at or message.created_at, "deleted", {**fields, "actor": message.sender}
+        yield Kind.DELETED, message.deleted_at or message.created_at, "deleted", {**fields, "actor": message.sender}
 
 
 def _of_assignment(before: Raw, after: Raw) -> Iterator[_Change]:
@@ -105,8 +105,8 @@ def _of_reservation(before: Raw, after: Raw) -> Iterator[_Change]:
     if not before:
         yield Kind.STARTED, reservation.created_at, "reserved", fields
     elif before.get("expires_at") != reservation.expires_at and reservation.status not in _ENDS:
-        # The line does not say when: an end that moved is the only trace, and it is told at the old end.
-        yield Kind.RENEWED, str(before.get("expires_at", "")), reservation.expires_at, fields
+        # Other tools do not write down when; then it is told at the start.
+        yield Kind.RENEWED, reservation.renewed_at or reservation.created_at, reservation.expires_at, fields
     if reservation.status in _ENDS and before.get("status") != reservation.status:
         when = reservation.released_at or reservation.expires_at
         yield _ENDS[reservation.status], when, str(reservation.status), fields

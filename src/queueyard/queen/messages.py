@@ -130,7 +130,7 @@ def mark_read(store: Store, clock: Clock, messages: Sequence[Message]) -> list[M
     return [msgspec.convert(updates[message.id], Message) if message.id in updates else message for message in messages]
 
 
-def delete(store: Store, *, identifiers: Sequence[str], agent: str) -> list[Message]:
+def delete(store: Store, clock: Clock, *, identifiers: Sequence[str], agent: str) -> list[Message]:
     """Hide messages for good; sender and recipient may. The lines stay in the file, marked."""
     found = [find(store, identifier, near=agent) for identifier in identifiers]
     for message in found:
@@ -138,7 +138,8 @@ def delete(store: Store, *, identifiers: Sequence[str], agent: str) -> list[Mess
             raise NotYours(
                 f"{message.id} is between {message.sender} and {message.to}", hint=f"--agent {message.sender}"
             )
-    updates = [{**_raw(store, message.id), "deleted": True} for message in found]
+    moment = to_rfc3339(clock.now())
+    updates = [{**_raw(store, message.id), "deleted": True, "deleted_at": moment} for message in found]
     store.append(MESSAGES, updates, what="message")
     return [msgspec.convert(raw, Message) for raw in updates]
 

@@ -87,6 +87,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, rename={"sender": "from
     read_at: str | None = None
     #: soft delete
     deleted: bool = False
+    #: RFC 3339, when it was deleted; ours, optional
+    deleted_at: str | None = None
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +141,8 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     exclusive: bool = True
     #: what for
     reason: str | None = None
+    #: RFC 3339, when its end was last moved; ours, optional
+    renewed_at: str | None = None
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +178,7 @@ _KEY_ORDER = (
     "updated_at",
     "expires_at",
     "released_at",
+    "renewed_at",
     "from",
     "to",
     "subject",
@@ -188,6 +193,7 @@ _KEY_ORDER = (
     "read",
     "read_at",
     "deleted",
+    "deleted_at",
     "assigned_by",
     "status",
     "exclusive",

@@ -149,7 +149,8 @@ def reserve(
         for glob in globs:
             held = mine.get(glob.text)
             raw: Raw = (
-                store.reservations.raw(held.id) | {"expires_at": _later(held.expires_at, expires_at)}
+                store.reservations.raw(held.id)
+                | {"expires_at": _later(held.expires_at, expires_at), "renewed_at": created_at}
                 if held
                 else {"id": new_id("qr"), "created_at": created_at, "expires_at": expires_at, "pattern": glob.text}
             )
@@ -172,10 +173,10 @@ def renew(
     with store.locked():
         book.refresh()
         now = clock.now()
-        _, expires_at = check_period(now, now + timedelta(seconds=ttl_s))
+        renewed_at, expires_at = check_period(now, now + timedelta(seconds=ttl_s))
         raws = [
             store.reservations.raw(one.id)
-            | {"expires_at": _later(one.expires_at, expires_at)}
+            | {"expires_at": _later(one.expires_at, expires_at), "renewed_at": renewed_at}
             | with_owner(owner_of(one))
             for one in _chosen(book.in_force(now), wanted, agent=agent)
         ]

@@ -157,7 +157,7 @@ class Queen:
         return messages.search(self.store, text, agent=agent, since=self._since(since), limit=limit)
 
     def delete(self, *identifiers: str) -> list[Message]:
-        return messages.delete(self.store, identifiers=identifiers, agent=self.agent)
+        return messages.delete(self.store, self.clock, identifiers=identifiers, agent=self.agent)
 
     # --- assignments -------------------------------------------------------------------------------------------------
 

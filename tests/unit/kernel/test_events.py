@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from queueyard.kernel.events import Event, Journal, Kind, System, event_id, make_event
 from queueyard.kernel.ids import ulid_time
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 AT = datetime(2026, 1, 31, 12, 0, 0, 250_000, tzinfo=UTC)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 import threading
 
 from hypothesis import given
@@ -29,7 +30,7 @@ class TestUlidSource:
             clock.advance(step_s)
             made.append(source.new())
 
-        assert all(earlier < later for earlier, later in zip(made, made[1:], strict=False))
+        assert all(earlier < later for earlier, later in pairwise(made))
 
     def test_a_millisecond_that_is_used_up_carries_into_the_next(self) -> None:
         clock = FakeClock()

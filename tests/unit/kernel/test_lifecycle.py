@@ -5,7 +5,7 @@ import select
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -131,7 +131,7 @@ def phase_after_interruption_at(position: int) -> Phase:
     lifecycle = Lifecycle()
     passed = 0
 
-    def trace(frame: FrameType, event: str, _argument: object) -> Callable[..., object] | None:
+    def trace(frame: FrameType, event: str, _argument: Any) -> Callable[[FrameType, str, Any], Any] | None:
         nonlocal passed
         if frame.f_code is not Lifecycle.ask_to_stop.__code__:
             return None

@@ -43,10 +43,14 @@ def start_holder(path: Path, *words: str) -> subprocess.Popen[bytes]:
 def test_the_lock_is_free_again_after_the_block(tmp_path: Path) -> None:
     path = tmp_path / "x.lock"
 
-    with FileLock(path, timeout_s=0) as first:
-        assert first.held
+    first = FileLock(path, timeout_s=0)
+    held = [first.held]
 
-    assert not first.held
+    with first:
+        held.append(first.held)
+    held.append(first.held)
+
+    assert held == [False, True, False]
     with FileLock(path, timeout_s=0) as second:
         assert second.held
 
@@ -85,7 +89,7 @@ def test_releasing_what_is_not_held_is_harmless(tmp_path: Path) -> None:
 def test_waiting_ends_at_the_time_out_and_not_before(tmp_path: Path) -> None:
     clock = FakeClock()
 
-    with FileLock(tmp_path / "x.lock"), pytest.raises(LockTimeout, match="is locked after 2.5 s: held by pid"):
+    with FileLock(tmp_path / "x.lock"), pytest.raises(LockTimeout, match=r"is locked after 2\.5 s: held by pid"):
         FileLock(tmp_path / "x.lock", timeout_s=2.5, clock=clock).acquire()
 
     assert 2.5 <= clock.monotonic() < 2.6

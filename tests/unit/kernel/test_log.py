@@ -14,7 +14,7 @@ from queueyard.kernel.testing import FakeClock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SECRET = "hunter2"  # noqa: S105
+SECRET = "hunter2"
 
 
 @pytest.fixture
@@ -104,11 +104,9 @@ class TestLineFormatter:
         assert line("a\nb", subject="\x1b[2J").endswith("a\\nb subject=\\x1b[2J")
 
     def test_a_traceback_follows_on_lines_of_its_own_without_secrets(self) -> None:
-        try:
+        with pytest.raises(ValueError, match="token") as caught:
             raise ValueError(f"token={SECRET}\x1b[2J")
-        except ValueError as fault:
-            trouble = (ValueError, fault, fault.__traceback__)
-        record = logging.LogRecord("queueyard", logging.ERROR, "", 0, "failed", None, trouble)
+        record = logging.LogRecord("queueyard", logging.ERROR, "", 0, "failed", None, caught._excinfo)
 
         lines = LineFormatter(FakeClock()).format(record).split("\n")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 import resource
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from queueyard.kernel.proc import Identity, identity_of, is_alive, own_identity,
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 STUBBORN = """
 import os, signal, subprocess, sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,15 @@ NAME = st.sampled_from(
 )
 PATTERN = st.lists(NAME, min_size=1, max_size=5).map("/".join)
 PATH = st.lists(st.sampled_from(["a", "b", "ab", "a0", "a-b", "é", "*"]), max_size=4).map("/".join)
+
+
+#: Every pattern of up to three of these names: few enough to try each against each.
+SMALL_PATTERNS = {
+    key: "/".join(names)
+    for key, names in enumerate(
+        names for size in (1, 2, 3) for names in product(["a", "b", "*", "**", "?b", "{a,b/**}"], repeat=size)
+    )
+}
 
 
 def index_of(patterns: Mapping[int, str]) -> GlobIndex[int]:
@@ -52,6 +62,18 @@ def lines_run(work: Callable[[], object]) -> int:
     finally:
         sys.settrace(before)
     return lines
+
+
+def test_each_small_pattern_finds_each_that_it_overlaps() -> None:
+    index = index_of(SMALL_PATTERNS)
+
+    wrong = [
+        candidate
+        for candidate in SMALL_PATTERNS.values()
+        if index.overlapping(parse(candidate)) != asked_one_by_one(SMALL_PATTERNS, candidate)
+    ]
+
+    assert wrong == []
 
 
 @given(st.lists(PATTERN, max_size=25), st.lists(PATTERN, min_size=1, max_size=4))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
 
+from queueyard.queen.glob_machine import WildName
 from queueyard.queen.globs import (
     MAX_ALTERNATIVES,
     MAX_EXPANDED_CHARS,
@@ -301,7 +302,7 @@ def test_matching_agrees_with_the_naive_implementation(text: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("path", ["../a", "a/../b", "/etc/passwd", "a\0b", ".."])
+@pytest.mark.parametrize("path", ["../a", "a/../b", "/a/b", "a\0b", ".."])
 def test_a_path_out_of_the_repository_is_refused_rather_than_called_free(path: str) -> None:
     with pytest.raises(BadPattern, match=r"bad path .* at position \d"):
         parse("**").matches(path)
@@ -373,8 +374,8 @@ BAD = [
     ("./", 1, "the repository itself"),
     ("{.,b}", 1, "the repository itself"),
     ("{,b}", 1, "the repository itself"),
-    ("/etc/x", 1, "absolute"),
-    ("{/etc,a}/b", 1, "absolute"),
+    ("/a/x", 1, "absolute"),
+    ("{/x,a}/b", 1, "absolute"),
     ("{,a}/b", 1, "absolute"),
     ("..", 1, "upwards"),
     ("a..b/../c", 6, "upwards"),
@@ -509,6 +510,17 @@ def test_patterns_with_a_common_path_overlap_and_it_is_named(a: str, b: str, pat
     assert other.matches(found)
 
 
+def test_a_sample_of_two_names_is_never_a_step() -> None:
+    """The shortest text of both is ".", and no single character put into it makes another one."""
+    hidden, final_dot = WildName((".", None)), WildName((None, "."))
+
+    name = hidden.sample(final_dot)
+
+    assert name not in {"", ".", ".."}
+    assert hidden.accepts(name)
+    assert final_dot.accepts(name)
+
+
 @pytest.mark.parametrize(("a", "b"), APART)
 def test_patterns_without_a_common_path_do_not_overlap(a: str, b: str) -> None:
     one, other = both(a, b)
@@ -551,9 +563,13 @@ def test_each_pattern_overlaps_itself(text: str) -> None:
         ("*", "{?,??*}", "exact"),
         ("?", "[!.]", "exact"),
         ("**/**", "**", "exact"),
+        ("[a-z]", "{[a-m],[n-z]}", "exact"),
+        ("[a-z]", "{[a-c],[x-z]}", "superset"),
+        ("?", "[\x01-z]", "superset"),
         ("src/**", "src/a.ts", "superset"),
         ("src/**", "src/**/*.ts", "superset"),
         ("**", "**/*", "superset"),
+        ("**/a", "{a,*/a}", "superset"),
         ("src/a/**", "src/**", "subset"),
         ("*.test.ts", "*.ts", "subset"),
         ("[a-c]x", "[a-z]?", "subset"),
@@ -570,17 +586,28 @@ def test_relation_says_how_two_patterns_stand_to_each_other(a: str, b: str, expe
     assert relation(*both(b, a)) == mirrored.get(expected, expected)
 
 
-@given(PATTERN, PATTERN)
-@settings(max_examples=300, deadline=None)
-def test_relation_is_exact_for_small_patterns(a: str, b: str) -> None:
+def naive_relation(a: str, b: str) -> str:
     seen = list(naive_paths(Naive(a), Naive(b)))
     only_a = any(yes and not also for yes, also, _ in seen)
     only_b = any(also and not yes for yes, also, _ in seen)
+    return {(False, False): "exact", (True, False): "superset", (False, True): "subset"}.get(
+        (only_a, only_b), "partial"
+    )
 
-    found = relation(*both(a, b))
 
-    expected = {(False, False): "exact", (True, False): "superset", (False, True): "subset"}
-    assert found == expected.get((only_a, only_b), "partial")
+@given(PATTERN, PATTERN)
+@settings(max_examples=300, deadline=None)
+def test_relation_is_exact_for_small_patterns(a: str, b: str) -> None:
+    assert relation(*both(a, b)) == naive_relation(a, b)
+
+
+def test_relation_is_exact_for_each_pair_of_very_small_patterns() -> None:
+    names = ["a", "*", "**", "{a,*/a}", "[!a]"]
+    patterns = [*names, *map("/".join, product(names, repeat=2))]
+
+    wrong = [(a, b) for a, b in product(patterns, repeat=2) if relation(*both(a, b)) != naive_relation(a, b)]
+
+    assert wrong == []
 
 
 def test_relation_gives_up_rather_than_take_exponential_work() -> None:
