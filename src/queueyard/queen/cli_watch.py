@@ -12,7 +12,7 @@ import msgspec
 from queueyard.kernel.output import Output
 from queueyard.queen.records import to_raw
 from queueyard.queen.rules import owner_of
-from queueyard.queen.watch import Snapshot, snapshots
+from queueyard.queen.worker import Snapshot, snapshots
 
 if TYPE_CHECKING:
     from queueyard.queen.calls import Call

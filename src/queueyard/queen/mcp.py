@@ -212,7 +212,9 @@ def _tool(function: Callable[..., object]) -> Tool:
 def _brief(schema: Raw) -> Raw:
     """Without "or null, which is the default": an agent leaves out what it does not want to say."""
     # Some agents refuse a choice that does not say that it is text.
-    told: Raw = {"type": "string"} if "enum" in schema or "anyOf" in schema else {}
+    told: Raw = {"type": "string"} if "enum" in schema else {}
+    for kind in schema.get("anyOf", ()):
+        told |= kind if kind["type"] != "null" else {}
     rest = {key: value for key, value in schema.items() if key != "anyOf" and value is not None}
     if "properties" in rest:
         rest["properties"] = {name: _brief(value) for name, value in rest["properties"].items()}

@@ -24,7 +24,7 @@ from queueyard.queen.reservations import Book, Overlap, Reserved, Verdict
 from queueyard.queen.rules import check_agent
 from queueyard.queen.settings import QueenSettings, identity, load, parse_ttl
 from queueyard.queen.store import MESSAGES, Store
-from queueyard.queen.worker import wait_until
+from queueyard.queen.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

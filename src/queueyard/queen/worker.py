@@ -1,70 +1,67 @@
-"""Waiting: for a message to arrive, for files to become free, for anything to change.
-
-The caller waits on one call. Inside, the state of the files is asked twenty times a second, which costs a few
-microseconds each; a file that did not change is not read.
-"""
+"""The loop of the live view: what `queen watch` shows, and when it shows it again."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from queueyard.kernel.clock import to_rfc3339
+from queueyard.queen import messages
+from queueyard.queen.records import Assignment, Message, Reservation
+from queueyard.queen.store import ASSIGNMENTS, MESSAGES, RESERVATIONS
+from queueyard.queen.waiting import FileWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator
 
-    from queueyard.kernel.clock import Clock
+    from queueyard.queen.service import Queen
 
-_LOOK_EVERY_S = 0.05
-
-_R = TypeVar("_R")
+_SHOWN_MESSAGES = 8
+_COUNTED_UNREAD = 1000
 
 
-class FileWatch:
-    """Notices that files changed since it last looked; nothing that happens between two looks is missed."""
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is in force at one moment."""
 
-    def __init__(self, paths: Sequence[Path], clock: Clock) -> None:
-        self._paths = paths
-        self._clock = clock
-        self._seen = self._states()
-
-    def wait(self, timeout_s: float | None) -> bool:
-        """Block until a file changed; False if `timeout_s` passed first."""
-        deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
-        while (now := self._states()) == self._seen:
-            left = _LOOK_EVERY_S if deadline is None else deadline - self._clock.monotonic()
-            if left <= 0:
-                return False
-            self._clock.sleep(min(_LOOK_EVERY_S, left))
-        self._seen = now
-        return True
-
-    def _states(self) -> list[tuple[int, ...]]:
-        return [_state(path) for path in self._paths]
+    #: RFC 3339
+    at: str
+    #: agent -> unread messages, counted up to a thousand
+    unread: dict[str, int]
+    #: the latest, newest first
+    messages: list[Message]
+    #: active ones, newest first
+    assignments: list[Assignment]
+    #: in force, soonest to end first
+    reservations: list[Reservation]
+    #: pairs of agents on the same files
+    conflicts: int
 
 
-def wait_until(
-    ask: Callable[[], _R], path: Path, *, timeout_s: float | None, clock: Clock, recheck_s: float | None = None
-) -> _R:
-    """What `ask` answers as soon as that is something; its last, empty answer when the time is up.
-
-    It is asked at once, then whenever the file at `path` changed, and every `recheck_s`, for what comes true by the
-    passing of time alone (a reservation that expires).
-    """
-    deadline = None if timeout_s is None else clock.monotonic() + timeout_s
-    watch = FileWatch([path], clock)
+def snapshots(queen: Queen, *, interval_s: float) -> Iterator[Snapshot]:
+    """One at once, then one whenever a file changes or `interval_s` has passed, for ever."""
+    watch = FileWatch([queen.home.beads / name for name in (MESSAGES, ASSIGNMENTS, RESERVATIONS)], queen.clock)
     while True:
-        answer = ask()
-        left = None if deadline is None else deadline - clock.monotonic()
-        if answer or (left is not None and left <= 0):
-            return answer
-        limits = [limit for limit in (left, recheck_s) if limit is not None]
-        watch.wait(min(limits) if limits else None)
+        yield snapshot(queen)
+        watch.wait(interval_s)
 
 
-def _state(path: Path) -> tuple[int, ...]:
-    try:
-        status = os.stat(path)  # noqa: PTH116  twenty times a second
-    except OSError:
-        return ()
-    return status.st_ino, status.st_size, status.st_mtime_ns
+def snapshot(queen: Queen) -> Snapshot:
+    agents = sorted(queen.store.messages(lambda index: index.agents()))
+    latest = {
+        message.id: message
+        for agent in agents
+        for message in messages.inbox(queen.store, agent=agent, limit=_SHOWN_MESSAGES)
+    }
+    newest_first = sorted(latest.values(), key=lambda message: (message.created_at, message.id), reverse=True)
+    unread = {
+        agent: len(messages.inbox(queen.store, agent=agent, unread=True, limit=_COUNTED_UNREAD)) for agent in agents
+    }
+    return Snapshot(
+        at=to_rfc3339(queen.clock.now()),
+        unread={agent: count for agent, count in unread.items() if count},
+        messages=newest_first[:_SHOWN_MESSAGES],
+        assignments=queen.assignments(status="active"),
+        reservations=queen.reserved(),
+        conflicts=len(queen.conflicts()),
+    )
