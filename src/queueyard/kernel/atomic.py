@@ -204,7 +204,12 @@ def _raw_lines(path: Path, start: int) -> Iterator[bytes]:
             return
         with stream:
             stream.seek(start)
-            yield from stream
+            for raw in stream:
+                yield raw
+                if not raw.endswith(b"\n"):
+                    # The end as we met it. A writer may be in the middle of this line: going on would take its second
+                    # half for a line of its own.
+                    return
 
 
 def _write_all(descriptor: int, data: bytes, files: Files) -> None:

@@ -60,15 +60,17 @@ def settle(kind: type[_S], layers: Sequence[Layer]) -> Settled[_S]:
             except msgspec.ValidationError as fault:
                 faults.append(f"{layer.spelled(name)} ({layer.name}): {fault}")
             origin[name] = layer.name
-    if faults:
-        raise BadSettings(
-            "these settings are wrong:\n" + "\n".join(f"  - {fault}" for fault in faults),
-            hint="Correct them all, then run the same command again.",
-        )
     try:
-        return Settled(values=kind(**chosen), origin=origin)
-    except ValueError as fault:  # a rule over several settings, in __post_init__
-        raise BadSettings(f"these settings are wrong: {fault}", hint="Correct them, then try again.") from fault
+        values = kind(**chosen)
+    except ValueError as fault:  # a rule of the struct's own, in __post_init__
+        faults.append(str(fault))
+    else:
+        if not faults:
+            return Settled(values=values, origin=origin)
+    raise BadSettings(
+        "these settings are wrong:\n" + "\n".join(f"  - {fault}" for fault in faults),
+        hint="Correct them all, then run the same command again.",
+    )
 
 
 def environment_layer(kind: type[msgspec.Struct], prefix: str, environment: Mapping[str, str]) -> Layer:

@@ -150,7 +150,7 @@ def show_verdicts(call: Call, verdicts: Sequence[Verdict]) -> None:
             call.out.text(f"{'free' if verdict.allowed else 'held'}  {verdict.path}")
             for held in verdict.held_by:
                 why = f" ({held.reason})" if held.reason else ""
-                call.out.note(f"      {owner_of(held)} holds {held.pattern} until {held.expires_at}{why}")
+                call.out.text(f"      {owner_of(held)} holds {held.pattern} until {held.expires_at}{why}")
     if not all(verdict.allowed for verdict in verdicts):
         click.get_current_context().exit(1)
 

@@ -15,7 +15,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from queueyard.kernel.atomic import replace_file
-from queueyard.kernel.errors import QueueyardError
+from queueyard.kernel.errors import QueueyardError, explaining
+from queueyard.kernel.proc import without_secrets
 from queueyard.queen import reservations
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def install(root: Path) -> Path:
     hook = _hooks_folder(root) / "pre-commit"
     hook.parent.mkdir(parents=True, exist_ok=True)
     if hook.exists() and not _is_ours(hook):
-        hook.rename(hook.with_name(_KEPT))
+        _copy(hook, hook.with_name(_KEPT))
     script = _HOOK.replace("{python}", shlex.quote(sys.executable))
     replace_file(hook, script.encode(), mode=0o755)
     return hook
@@ -67,10 +68,10 @@ def uninstall(root: Path) -> Path:
     hook = _hooks_folder(root) / "pre-commit"
     if not hook.exists() or not _is_ours(hook):
         raise GitFailed(f"{hook} is not queen's", hint="Install it: queen guard install")
-    hook.unlink()
     kept = hook.with_name(_KEPT)
     if kept.exists():
-        kept.rename(hook)
+        _copy(kept, hook)
+    (kept if kept.exists() else hook).unlink()
     return hook
 
 
@@ -99,13 +100,26 @@ def _hooks_folder(root: Path) -> Path:
     return Path(os.path.normpath(root / _git(root, "rev-parse", "--git-path", "hooks").strip()))
 
 
+def _copy(source: Path, target: Path) -> None:
+    with explaining("read", source):
+        replace_file(target, source.read_bytes(), mode=stat.S_IMODE(source.stat().st_mode))
+
+
 def _is_ours(hook: Path) -> bool:
-    return bool(hook.stat().st_mode & stat.S_IFREG) and _SIGNATURE in hook.read_text(encoding="utf-8", errors="replace")
+    with explaining("read", hook):
+        return _SIGNATURE in hook.read_text(encoding="utf-8", errors="replace")
 
 
 def _git(root: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=root,
+            env=without_secrets(os.environ),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     except FileNotFoundError as fault:
         raise GitFailed("git is not installed", hint="See: queueyard doctor") from fault
     except subprocess.CalledProcessError as fault:
