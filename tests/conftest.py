@@ -37,16 +37,23 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """An empty file system of a few hundred KiB, so that "no space left" is the kernel's own word."""
     folder = tmp_path / "small_disk"
     folder.mkdir()
-    answer = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_KIB}k,mode=0755", "small-disk", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if answer.returncode:
-        _do_without(f"a small tmpfs cannot be mounted here ({answer.stderr.strip()}): run the tests as root")
+    if reason := _why_not_mounted(folder):
+        _do_without(f"a small tmpfs cannot be mounted here ({reason}): run the tests as root")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _why_not_mounted(folder: Path) -> str | None:
+    size = f"size={SMALL_DISK_KIB}k,mode=0755"
+    try:
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", size, "small-disk", str(folder)], capture_output=True, text=True, check=True
+        )
+    except FileNotFoundError:
+        return "there is no mount command"
+    except subprocess.CalledProcessError as fault:
+        return str(fault.stderr).partition("\n")[0]
+    return None
 
 
 def _do_without(reason: str) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import click
 from click.testing import CliRunner, Result
 import pytest
 
@@ -112,6 +113,28 @@ class TestFailure:
         os.close(ours)
         assert b"Error:" in told
         assert (b"\x1b[31m" in told) == coloured
+
+
+def test_a_program_gets_the_facts_of_an_error_beside_the_sentence() -> None:
+    class TooMany(QueueyardError):
+        def facts(self) -> dict[str, object]:
+            return {"count": 3}
+
+    script = Script(name="demo")
+
+    @script.command(params=[click.Option(["--json", "as_json"], is_flag=True)])
+    def work(*, as_json: bool) -> None:
+        raise TooMany("three is too many")
+
+    answer = CliRunner().invoke(script, ["work", "--json"])
+
+    assert json.loads(answer.stderr) == {
+        "error": "three is too many",
+        "kind": "TooMany",
+        "hint": None,
+        "exit_code": 1,
+        "count": 3,
+    }
 
 
 class TestScript:

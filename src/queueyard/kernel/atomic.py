@@ -11,13 +11,10 @@ All access goes through `Files`, so that `queueyard.kernel.testing.FaultyFiles` 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 import fcntl
-import hashlib
 import os
 from pathlib import Path
 import re
-import secrets
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
@@ -123,8 +120,7 @@ def append_lines(path: Path, lines: Iterable[bytes], *, durable: bool = True, fi
     return end - len(data), end
 
 
-@dataclass(frozen=True, slots=True)
-class Line(Generic[_T]):
+class Line(msgspec.Struct, Generic[_T], frozen=True):
     """One line of a JSONL file, understood."""
 
     #: counted from 1, from where the reading started
@@ -135,8 +131,7 @@ class Line(Generic[_T]):
     value: _T
 
 
-@dataclass(frozen=True, slots=True)
-class BadLine:
+class BadLine(msgspec.Struct, frozen=True):
     """One line that could not be understood; the reader goes on behind it."""
 
     path: Path
@@ -246,16 +241,19 @@ _LONGEST_NAME_KEPT_BYTES = 200
 
 
 def _stray_prefix(path: Path) -> str:
-    # A name of 255 bytes leaves no room for the mark: such a one is told by its digest.
     raw = os.fsencode(path.name)
-    name = path.name if len(raw) <= _LONGEST_NAME_KEPT_BYTES else hashlib.sha256(raw).hexdigest()
-    return f".{name}{_STRAY_MARK}"
+    if len(raw) <= _LONGEST_NAME_KEPT_BYTES:
+        return f".{path.name}{_STRAY_MARK}"
+    # A name of 255 bytes leaves no room for the mark: such a one is told by its digest.
+    import hashlib  # noqa: PLC0415  costs 6 ms, and hardly any name is so long
+
+    return f".{hashlib.sha256(raw).hexdigest()}{_STRAY_MARK}"
 
 
 def _open_temporary(path: Path, files: Files) -> tuple[int, str]:
     """A new temporary file beside `path`, locked as long as its writer lives."""
     while True:
-        temporary = str(path.with_name(_stray_prefix(path) + secrets.token_hex(6)))
+        temporary = str(path.with_name(_stray_prefix(path) + os.urandom(6).hex()))
         descriptor = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Backoff:
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """Exponential with a cap and optional jitter."""
 
     #: delay before the second attempt, milliseconds

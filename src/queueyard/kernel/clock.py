@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 import re
 import time
@@ -51,13 +52,19 @@ def to_rfc3339(moment: datetime) -> str:
     return text + "Z"
 
 
+_PLAIN_LENGTH = len("2026-01-31T14:00:00.123456Z")
+
 # Go writes nanoseconds, which datetime cannot hold: digits past the sixth are dropped.
-_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?\s*([Zz]|[+-]\d\d:?\d\d)?", re.ASCII)
+_RFC3339 = r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?\s*([Zz]|[+-]\d\d:?\d\d)?"
 
 
 def from_rfc3339(text: str) -> datetime:
     """Read an RFC 3339 time; a time without a zone is UTC. BadTime for anything else."""
-    found = _RFC3339.fullmatch(text.strip())
+    if len(text) <= _PLAIN_LENGTH and text[10:11] == "T" and text.endswith("Z"):
+        # What we write ourselves, read by the fast way.
+        with suppress(ValueError):
+            return datetime.fromisoformat(text)
+    found = re.fullmatch(_RFC3339, text.strip(), re.ASCII)
     if not found:
         raise BadTime(f"not a time: {text!r}", hint="Write it like 2026-01-31T14:00:00Z.")
     day, clock, fraction, zone = found.groups()
@@ -82,7 +89,7 @@ _UNIT_SECONDS = {
     "d": 86400.0,
     "w": 604800.0,
 }
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d|w)")
+_PART = r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d|w)"
 _LONGEST = timedelta(days=36525)
 
 
@@ -91,7 +98,7 @@ def parse_duration(text: str) -> timedelta:
     hint = "Write a number with its unit: 90s, 45m, 1h30m, 2d, 1w."
     bare = text.strip()
     sign, digits = (-1, bare[1:]) if bare.startswith("-") else (1, bare.removeprefix("+"))
-    parts = _PART.findall(digits)
+    parts = re.findall(_PART, digits)
     if not parts or "".join(number + unit for number, unit in parts) != digits:
         raise BadTime(f"not a duration: {text!r}", hint=hint)
     seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
@@ -115,7 +122,7 @@ def format_duration(span: timedelta) -> str:
 def parse_since(text: str, now: datetime) -> datetime:
     """Read a point in the past: a duration ago (`2h`), a date, or a time. BadTime for anything else."""
     bare = text.strip().removesuffix(" ago")
-    if _PART.match(bare):
+    if re.match(_PART, bare):
         return now - parse_duration(bare)
     if re.fullmatch(r"\d{4}-\d\d-\d\d", bare):
         bare += "T00:00:00Z"

@@ -7,8 +7,7 @@ New ids are always 26 characters long. Reading is lenient, because the formats t
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-import hashlib
-import secrets
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -25,10 +24,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ULID_LENGTH = 26
 
 
+def _bits_of_the_system(count: int) -> int:
+    # What the module secrets does, without its imports.
+    return int.from_bytes(os.urandom((count + 7) // 8), "big") >> (-count % 8)
+
+
 class UlidSource:
     """Makes ULIDs that strictly increase, across threads and even when the clock steps back."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, random_bits: Callable[[int], int] = secrets.randbits) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, random_bits: Callable[[int], int] = _bits_of_the_system) -> None:
         self._clock = clock
         self._random_bits = random_bits
         self._guard = threading.Lock()
@@ -61,6 +65,8 @@ def derived_ulid(at: datetime, *parts: str) -> str:
     """The same moment and parts always give the same ULID, so that telling a change twice is harmless."""
     # Each part goes in with its length: no separator is safe from standing in a part.
     told = "".join(f"{len(part)}:{part}" for part in parts)
+    import hashlib  # noqa: PLC0415  costs 6 ms, and only events need it
+
     digest = hashlib.sha256(told.encode("utf-8", "surrogatepass")).digest()
     milliseconds = max(0, _milliseconds(at))
     return _encode(milliseconds << _RANDOM_BITS | int.from_bytes(digest[: _RANDOM_BITS // 8], "big"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from itertools import accumulate, takewhile
 import os
-import shutil
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 import unicodedata
@@ -59,7 +58,7 @@ class Output:
         """Aligned columns on stdout; on a terminal the last column is cut where the line ends."""
         texts = [[_one_line(cell) for cell in row] for row in rows]
         widths = [max(map(_width, column)) for column in zip(columns, *texts, strict=True)]
-        room = shutil.get_terminal_size().columns if self._stdout.isatty() else None
+        room = _terminal_columns() if self._stdout.isatty() else None
         for number, row in enumerate([list(columns), *texts]):
             line = "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True))
             line = _cut(line.rstrip(), room)
@@ -114,7 +113,13 @@ class Progress:
         rate = self._done / elapsed
         left = f"{(self._total - self._done) / rate:.0f} s left" if 0 < self._done < self._total else ""
         parts = [self._label, bar, f"{self._done}/{self._total}", f"{rate:.0f}/s", left, note]
-        return _cut("  ".join(part for part in parts if part), shutil.get_terminal_size().columns)
+        return _cut("  ".join(part for part in parts if part), _terminal_columns())
+
+
+def _terminal_columns() -> int:
+    import shutil  # noqa: PLC0415  only a terminal has columns
+
+    return shutil.get_terminal_size().columns
 
 
 def _one_line(cell: object) -> str:

@@ -7,7 +7,6 @@ grace, then KILL. An identity is pid plus start time: pids are used again, pairs
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 import os
 from pathlib import Path
@@ -17,21 +16,22 @@ import signal
 import sys
 from typing import IO, TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     import subprocess
 
-_SECRET_NAME = re.compile(
+# Compiled when first used: every command imports this module, few start children.
+_NEVER_FOR_CHILDREN = (
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PWD$|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|COOKIE"
     # AUTH and AUTHORIZATION, but not GIT_AUTHOR_NAME
     r"|AUTH(?!OR(?!IZ))"
-    r"|(REDIS|VALKEY|DATABASE)_?URL",
-    re.IGNORECASE,
+    r"|(REDIS|VALKEY|DATABASE)_?URL"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """One process, once: the pid, and when it started in the words of this machine."""
 
     pid: int
@@ -88,7 +88,11 @@ def _started_by_ps(pid: int) -> str | None:
 
 def without_secrets(environment: Mapping[str, str], *, keep: Sequence[str] = ()) -> dict[str, str]:
     """The environment for a child: without tokens, passwords and server addresses, except those named."""
-    return {name: value for name, value in environment.items() if name in keep or not _SECRET_NAME.search(name)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in keep or not re.search(_NEVER_FOR_CHILDREN, name, re.IGNORECASE)
+    }
 
 
 class Child:

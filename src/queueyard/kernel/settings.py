@@ -6,7 +6,7 @@ struct's default. `origin` remembers which layer won, so that `config --origin` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 import difflib
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -15,14 +15,13 @@ import msgspec
 from queueyard.kernel.errors import BadSettings, explaining
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Layer:
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """One place that settings come from."""
 
     #: as shown to the user: "flag", "environment", or the path of a file
@@ -36,8 +35,7 @@ class Layer:
         return (self.spelling or {}).get(setting, setting)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settled(Generic[_S]):
+class Settled(msgspec.Struct, Generic[_S], frozen=True, kw_only=True):
     """The settings in force, and where each one came from."""
 
     values: _S

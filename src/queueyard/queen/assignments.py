@@ -14,7 +14,7 @@ from queueyard.kernel.ids import new_id
 from queueyard.queen.errors import AlreadyHeld, NotYours, UnknownIssue, UnknownRecord
 from queueyard.queen.ready import CLOSED, ready_issues
 from queueyard.queen.records import Assignment, AssignmentStatus, Issue, Raw
-from queueyard.queen.rules import check_agent, holder_of, move_assignment, owner_of, with_owner
+from queueyard.queen.rules import check_agent, holder_of, moment_of, move_assignment, owner_of, with_owner
 from queueyard.queen.store import ASSIGNMENTS, Store
 
 
@@ -101,7 +101,7 @@ def listed(
         and (issue is None or one.issue_id == issue)
         and (status is None or one.status is status)
     ]
-    return sorted(chosen, key=lambda one: (one.created_at, one.id), reverse=True)
+    return sorted(chosen, key=lambda one: (moment_of(one.created_at), one.id), reverse=True)
 
 
 def check_issue(store: Store, issue: str) -> Issue:

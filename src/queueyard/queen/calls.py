@@ -153,6 +153,7 @@ def common(function: Callable[..., Any]) -> Callable[..., Any]:
             as_json=as_json or bool(above.get("as_json")),
         )
         try:
+            _refuse_what_is_no_text([call.agent, *options.values()])
             function(call, *args, **options)
         finally:
             call.finish()
@@ -172,7 +173,29 @@ def common_before(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def text_argument(words: Sequence[str]) -> str:
     """The words joined, or stdin for a single `-`."""
-    return sys.stdin.read().strip() if list(words) == ["-"] else " ".join(words)
+    if list(words) != ["-"]:
+        return " ".join(words)
+    text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape").strip()
+    _refuse_what_is_no_text([text])
+    return text
+
+
+def _refuse_what_is_no_text(values: Iterable[object]) -> None:
+    """Bytes that are no UTF-8 come from the command line as lone surrogates, which no JSON can hold."""
+    from queueyard.queen.errors import InvalidValue  # noqa: PLC0415
+
+    for value in values:
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, str) and not _is_text(text):
+                raise InvalidValue(f"not UTF-8 text: {text[:40]!r}", hint="Convert it first: iconv -t UTF-8")
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _mark(message: Message) -> str:

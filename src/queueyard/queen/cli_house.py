@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from queueyard.console import Script, examples
-from queueyard.queen.calls import Call, common
+from queueyard.queen.calls import Call, common, common_before
+
+_ORIGIN = click.option("--origin", is_flag=True, help="Say where each value comes from.")
 
 
 @click.command()
@@ -37,15 +41,18 @@ def droids(call: Call) -> None:
 @click.group(
     cls=Script, invoke_without_command=True, epilog=examples("queen config list --origin", "queen config set ttl 45m")
 )
+@_ORIGIN
+@common_before
 @click.pass_context
-def config(ctx: click.Context) -> None:
+def config(ctx: click.Context, /, origin: bool, **given: Any) -> None:
     """Show and change settings. Flags come before the environment, the environment before the file."""
+    ctx.obj = {name: value or (ctx.obj or {}).get(name) for name, value in given.items()}
     if ctx.invoked_subcommand is None:
-        ctx.invoke(list_settings)
+        ctx.invoke(list_settings, origin=origin)
 
 
 @config.command("list")
-@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@_ORIGIN
 @common
 def list_settings(call: Call, origin: bool) -> None:
     """Show all settings."""
@@ -79,8 +86,11 @@ def get_setting(call: Call, name: str) -> None:
 @common
 def set_setting(call: Call, name: str, value: str) -> None:
     """Write one setting to .beads/queen_config.yaml."""
-    from queueyard.queen.settings import store_setting  # noqa: PLC0415
+    from queueyard.queen.rules import check_agent  # noqa: PLC0415
+    from queueyard.queen.settings import check_name, store_setting  # noqa: PLC0415
 
+    if check_name(name) == "agent":
+        check_agent(value, call.queen.store.droids())
     path = store_setting(call.queen.home.beads, name, value)
     call.out.data({name: value}) if call.as_json else call.out.text(f"{name} = {value} in {path}")
 

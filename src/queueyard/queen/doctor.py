@@ -10,15 +10,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from queueyard.kernel.atomic import NOT_UNDERSTOOD, append_lines, replace_file
+from queueyard.kernel.atomic import NOT_UNDERSTOOD, append_lines, read_lines, replace_file
 from queueyard.kernel.clock import to_rfc3339
-from queueyard.kernel.errors import explaining
+from queueyard.kernel.errors import CorruptFile, explaining
 from queueyard.queen.archive import rewrite
 from queueyard.queen.idx_json import IDX_NAME, export, is_current
 from queueyard.queen.ready import CLOSED
-from queueyard.queen.records import LONGEST_LINE_BYTES, AssignmentStatus, decode
+from queueyard.queen.records import (
+    LONGEST_LINE_BYTES,
+    Assignment,
+    AssignmentStatus,
+    Message,
+    Reservation,
+    decode,
+    view_or_none,
+)
 from queueyard.queen.reservations import conflicts, glob_of
-from queueyard.queen.rules import Clash, owner_of, surplus_holders, with_owner
+from queueyard.queen.rules import Clash, fold, owner_of, surplus_holders, with_owner
 from queueyard.queen.store import ARCHIVE, ASSIGNMENTS, MESSAGES, RESERVATIONS
 
 if TYPE_CHECKING:
@@ -26,7 +34,7 @@ if TYPE_CHECKING:
 
     from queueyard.queen.service import Queen
 
-_FILES = (MESSAGES, ASSIGNMENTS, RESERVATIONS)
+_KINDS = {MESSAGES: Message, ASSIGNMENTS: Assignment, RESERVATIONS: Reservation}
 _ATTRIBUTE = ".beads/queen_*.jsonl merge=union"
 
 
@@ -48,7 +56,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 def examine(queen: Queen, *, fix: bool = False) -> list[Finding]:
     """Everything that is wrong; with `fix`, what can be mended is mended."""
     found: list[Finding] = []
-    for look in (_bad_lines, _long_lines, _double_holders, _closed_issues, _overlaps, _index, _idx_json, _attributes):
+    for look in _LOOKS:
         for finding, mend in look(queen):
             if fix and mend is not None:
                 mend()
@@ -62,7 +70,7 @@ _Look = Iterator[tuple[Finding, Callable[[], object] | None]]
 
 
 def _bad_lines(queen: Queen) -> _Look:
-    for name in _FILES:
+    for name in _KINDS:
         path = queen.home.beads / name
         bad = [(number, offset, why) for number, offset, why in _unreadable(path)]
         if not bad:
@@ -108,8 +116,21 @@ def _is_readable(line: bytes) -> bool:
     return True
 
 
+def _misfits(queen: Queen) -> _Look:
+    """Records that another tool wrote with a value of the wrong type; what they say may be meant, so they stay."""
+    for name, kind in _KINDS.items():
+        path = queen.home.beads / name
+        for line in read_lines(path, decode, on_bad=lambda _: None):
+            try:
+                msgspec.convert(fold(None, {"id": ""} | line.value), kind)
+            except msgspec.ValidationError as fault:
+                problem = f"{path}: line {line.number} (byte {line.offset}): {fault}"
+                advice = f"Nobody can use that line. Correct it: $EDITOR {path}"
+                yield Finding(check="misfits", problem=problem, advice=advice, fixable=False), None
+
+
 def _long_lines(queen: Queen) -> _Look:
-    for name in _FILES:
+    for name in _KINDS:
         path = queen.home.beads / name
         with explaining("read", path):
             lines = path.read_bytes().split(b"\n") if path.exists() else []
@@ -140,6 +161,7 @@ def _double_holders(queen: Queen) -> _Look:
 
 def _closed_issues(queen: Queen) -> _Look:
     issues = queen.store.issues() or {}
+    queen.store.assignments.refresh()
     for one in queen.store.assignments.all():
         issue = issues.get(one.issue_id)
         if one.status is AssignmentStatus.ACTIVE and issue is not None and issue.status in CLOSED:
@@ -162,8 +184,8 @@ def _overlaps(queen: Queen) -> _Look:
 
 
 def _index(queen: Queen) -> _Look:
-    """Compare the index with the file, message by message."""
-    folded = queen.store.every_message(lambda _: None)
+    """Compare the index with the file, message by message; misfits are told by their own check."""
+    folded = {key: raw for key, raw in queen.store.every_message(lambda _: None).items() if view_or_none(raw, Message)}
     wrong = queen.store.messages(lambda index: [key for key, raw in folded.items() if index.get(key) != raw])
     if wrong:
         problem = f"the message index is wrong about {len(wrong)} messages, for example {wrong[0]}"
@@ -173,10 +195,17 @@ def _index(queen: Queen) -> _Look:
 
 def _idx_json(queen: Queen) -> _Look:
     path = queen.home.beads / IDX_NAME
-    if path.exists() and not is_current(queen.store):
+    if path.exists() and not _fits(queen):
         problem = f"{path} does not fit the message file"
         finding = Finding(check="exported index", problem=problem, advice="--fix writes it anew", fixable=True)
         yield finding, lambda: export(queen.store)
+
+
+def _fits(queen: Queen) -> bool:
+    try:
+        return is_current(queen.store)
+    except CorruptFile:
+        return False
 
 
 def _attributes(queen: Queen) -> _Look:
@@ -196,3 +225,16 @@ def _attributes(queen: Queen) -> _Look:
         )
         ended = text if not text or text.endswith("\n") else text + "\n"
         yield finding, lambda: replace_file(path, f"{ended}{_ATTRIBUTE}\n".encode())
+
+
+_LOOKS = (
+    _bad_lines,
+    _misfits,
+    _long_lines,
+    _double_holders,
+    _closed_issues,
+    _overlaps,
+    _index,
+    _idx_json,
+    _attributes,
+)

@@ -57,7 +57,10 @@ def install(root: Path) -> Path:
     hook = _hooks_folder(root) / "pre-commit"
     hook.parent.mkdir(parents=True, exist_ok=True)
     if hook.exists() and not _is_ours(hook):
-        _copy(hook, hook.with_name(_KEPT))
+        kept = hook.with_name(_KEPT)
+        if kept.exists():
+            raise GitFailed(f"{kept} is in the way", hint=f"Keep one of the two: diff {hook} {kept}")
+        _copy(hook, kept)
     script = _HOOK.replace("{python}", shlex.quote(sys.executable))
     replace_file(hook, script.encode(), mode=0o755)
     return hook
@@ -117,12 +120,12 @@ def _git(root: Path, *arguments: str) -> str:
             cwd=root,
             env=without_secrets(os.environ),
             capture_output=True,
-            text=True,
             check=True,
         )
     except FileNotFoundError as fault:
         raise GitFailed("git is not installed", hint="See: queueyard doctor") from fault
     except subprocess.CalledProcessError as fault:
-        told = fault.stderr.strip()
+        told = fault.stderr.decode("utf-8", "replace").strip()
         raise GitFailed(f"git {arguments[0]} failed: {told}", hint=f"Try it: git -C {root} status") from fault
-    return done.stdout
+    # A file name may hold any bytes; no pattern can name those that are no UTF-8, only a wildcard covers them.
+    return done.stdout.decode("utf-8", "replace")

@@ -6,10 +6,11 @@ folder. A `.beads/redirect` file leads on to another folder. The droids stand in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 import os
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from queueyard.kernel.atomic import replace_file
 from queueyard.kernel.errors import explaining
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 _MOST_REDIRECTS = 4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Home:
+class Home(msgspec.Struct, frozen=True, kw_only=True):
     """The folders of one repository."""
 
     #: the `.beads` folder

@@ -13,6 +13,7 @@ import difflib
 import inspect
 import logging
 import math
+import signal
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
@@ -370,4 +371,6 @@ def serve(*, start: Path | None, agent: str | None, beads: Path | None) -> None:
     start_logging()
     clock = _CallersClock(from_thread.check_cancelled)
     with closing(Desk(lambda: Queen.open(start, agent=agent, beads=beads, clock=clock))) as desk:
+        # The thread that reads stdin cannot be woken, and would keep an interrupted server alive.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         run(listen, desk)

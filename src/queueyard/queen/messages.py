@@ -15,7 +15,15 @@ from queueyard.kernel.clock import BadTime, Clock, from_rfc3339, to_rfc3339
 from queueyard.kernel.ids import find_id, new_id
 from queueyard.queen.errors import InvalidValue, NotYours, UnknownAgent, UnknownRecord
 from queueyard.queen.records import Message, Raw, view_or_none
-from queueyard.queen.rules import ISSUE_THREAD, check_agent, check_importance, subject_of_reply, thread_of
+from queueyard.queen.rules import (
+    ISSUE_THREAD,
+    check_agent,
+    check_importance,
+    fold,
+    moment_of,
+    subject_of_reply,
+    thread_of,
+)
 from queueyard.queen.store import MESSAGES, Store
 
 if TYPE_CHECKING:
@@ -126,7 +134,7 @@ def mark_read(store: Store, clock: Clock, messages: Sequence[Message]) -> list[M
         if not message.read
     }
     if updates:
-        store.append(MESSAGES, updates.values(), what="message")
+        store.append(MESSAGES, updates.values(), what="message", is_update=True)
     return [msgspec.convert(updates[message.id], Message) if message.id in updates else message for message in messages]
 
 
@@ -140,16 +148,21 @@ def delete(store: Store, clock: Clock, *, identifiers: Sequence[str], agent: str
             )
     moment = to_rfc3339(clock.now())
     updates = [{**_raw(store, message.id), "deleted": True, "deleted_at": moment} for message in found]
-    store.append(MESSAGES, updates, what="message")
+    store.append(MESSAGES, updates, what="message", is_update=True)
     return [msgspec.convert(raw, Message) for raw in updates]
 
 
 def thread(store: Store, key: str, *, near: str | None = None) -> list[Message]:
-    """A conversation, oldest first: by any of its messages, by its thread id, by `issue:<id>` or by the issue."""
-    found = _of_thread(store, key)
+    """A conversation, oldest first: by any of its messages, by its thread id, by `issue:<id>` or by the issue.
+
+    Archived messages belong to it too.
+    """
+    named = store.messages(lambda index: index.get(key))
+    message = view_or_none(named, Message) if named else None
+    found = _of_thread(store, thread_of(message) if message else key)
     if not found:
         found = _of_thread(store, thread_of(find(store, key, near=near)))
-    return sorted(found, key=lambda message: (message.created_at, message.id))
+    return sorted(found, key=lambda message: (moment_of(message.created_at), message.id))
 
 
 def stats(store: Store, *, since: datetime | None = None) -> Stats:
@@ -176,13 +189,16 @@ def search(
     wanted = text.casefold()
     if not wanted.strip():
         raise InvalidValue("nothing to search for", hint="For example: queen msg search button")
-    raws = {raw["id"]: raw for raw in store.archived(MESSAGES)} | store.every_message(lambda _: None)
+    raws = _archived(store)
+    for identifier, raw in store.every_message(lambda _: None).items():
+        raws[identifier] = fold(raws.get(identifier), raw)
 
     def is_hit(message: Message) -> bool:
         concerns = agent is None or agent in {message.sender, message.to}
         return concerns and (wanted in message.subject.casefold() or wanted in message.body.casefold())
 
-    newest_first = sorted(raws.values(), key=lambda raw: (str(raw.get("created_at")), raw["id"]), reverse=True)
+    hits = [raw for raw in raws.values() if (message := view_or_none(raw, Message)) and is_hit(message)]
+    newest_first = sorted(hits, key=lambda raw: (moment_of(str(raw.get("created_at"))), raw["id"]), reverse=True)
     return _take(newest_first, is_hit, since=since, limit=limit)
 
 
@@ -216,6 +232,14 @@ def _raw(store: Store, identifier: str) -> Raw:
     return store.messages(lambda index: index.get(identifier)) or store.archived_message(identifier) or {}
 
 
+def _archived(store: Store) -> dict[str, Raw]:
+    """Every archived message, folded."""
+    folded: dict[str, Raw] = {}
+    for raw in store.archived(MESSAGES):
+        folded[raw["id"]] = fold(folded.get(raw["id"]), raw)
+    return folded
+
+
 def _of_thread(store: Store, key: str) -> list[Message]:
     issue = key.removeprefix(ISSUE_THREAD)
     raws = store.messages(
@@ -226,8 +250,15 @@ def _of_thread(store: Store, key: str) -> list[Message]:
             *filter(None, [index.get(key)]),
         ]
     )
-    views = {raw["id"]: view_or_none(raw, Message) for raw in raws}
     belongs = (key, ISSUE_THREAD + issue)
+    old = {
+        identifier: raw
+        for identifier, raw in _archived(store).items()
+        if identifier == key or raw.get("issue_id") == issue or raw.get("thread_id") in belongs
+    }
+    since = store.messages(lambda index: {identifier: index.get(identifier) or {} for identifier in old})
+    everything = {raw["id"]: raw for raw in raws} | {key: fold(raw, since[key]) for key, raw in old.items()}
+    views = {identifier: view_or_none(raw, Message) for identifier, raw in everything.items()}
     return [
         message
         for message in views.values()

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from queueyard.kernel.clock import BadTime, from_rfc3339
+from queueyard.queen.rules import moment_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,9 +69,7 @@ def _is_blocked(issue: Issue, issues: Mapping[str, Issue], now: datetime, on_the
     return False
 
 
-def _rank(issue: Issue, now: datetime) -> tuple[bool, int, str, str]:
-    try:
-        is_young = now - from_rfc3339(issue.created_at) < _YOUNG
-    except BadTime:
-        is_young = False
-    return not is_young, issue.priority if is_young else 0, issue.created_at, issue.id
+def _rank(issue: Issue, now: datetime) -> tuple[bool, int, datetime, str]:
+    created = moment_of(issue.created_at)
+    is_young = now - created < _YOUNG
+    return not is_young, issue.priority if is_young else 0, created, issue.id

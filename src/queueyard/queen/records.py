@@ -236,6 +236,14 @@ def decode(line: bytes) -> Raw:
     return raw
 
 
+def decode_record(line: bytes, kind: type[Message | Assignment | Reservation]) -> Raw:
+    """Like `decode`. ValidationError too if a field has a type that it has in no such record; null always fits."""
+    raw = decode(line)
+    if not is_migration(raw):
+        msgspec.convert({key: value for key, value in raw.items() if value is not None}, kind)
+    return raw
+
+
 def is_migration(raw: Raw) -> bool:
     """Whether the line only says that the schema changed (spec: Migration)."""
     return "_migration" in raw

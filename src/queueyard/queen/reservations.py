@@ -26,6 +26,7 @@ from queueyard.queen.rules import (
     clashes,
     first_come,
     holds,
+    moment_of,
     owner_of,
     with_owner,
 )
@@ -131,28 +132,28 @@ def reserve(
     tells them as warnings.
     """
     check_agent(agent, store.droids())
-    globs = [parse(pattern) for pattern in dict.fromkeys(patterns)]
+    globs = {glob.text: glob for glob in map(parse, patterns)}
     with store.locked():
         book.refresh()
         now = clock.now()
         created_at, expires_at = check_period(now, now + timedelta(seconds=ttl_s))
+        overlapping = {text: book.overlapping(glob, now) for text, glob in globs.items()}
         found = [
             conflict
-            for glob in globs
-            for conflict in clashes(glob.text, book.overlapping(glob, now), agent=agent, exclusive=exclusive)
+            for text, held in overlapping.items()
+            for conflict in clashes(text, held, agent=agent, exclusive=exclusive)
         ]
         blocking = [one for one in found if one.clash is Clash.BLOCKS or strict]
         if blocking and not force:
             raise _refusal(blocking)
-        mine = {one.pattern: one for one in book.in_force(now) if owner_of(one) == agent}
         raws = []
-        for glob in globs:
-            held = mine.get(glob.text)
+        for text in globs:
+            mine = next((one for one in overlapping[text] if one.pattern == text and owner_of(one) == agent), None)
             raw: Raw = (
-                store.reservations.raw(held.id)
-                | {"expires_at": _later(held.expires_at, expires_at), "renewed_at": created_at}
-                if held
-                else {"id": new_id("qr"), "created_at": created_at, "expires_at": expires_at, "pattern": glob.text}
+                store.reservations.raw(mine.id)
+                | {"expires_at": _later(mine.expires_at, expires_at), "renewed_at": created_at}
+                if mine
+                else {"id": new_id("qr"), "created_at": created_at, "expires_at": expires_at, "pattern": text}
             )
             raw |= {"status": str(ReservationStatus.ACTIVE), "exclusive": exclusive, **with_owner(agent)}
             raw |= {key: value for key, value in (("issue_id", issue), ("reason", reason)) if value}
@@ -187,7 +188,7 @@ def renew(
 def unreserve(
     store: Store, book: Book, clock: Clock, *, agent: str, wanted: Sequence[str], force: bool = False
 ) -> list[Reservation]:
-    """Give reservations back (patterns or ids; none named: all of `agent`); `force` also those of others."""
+    """Give reservations back (patterns or ids; none named: all of `agent`); `force` also those of all others."""
     with store.locked():
         book.refresh()
         now = clock.now()
@@ -207,7 +208,7 @@ def reserved(book: Book, clock: Clock, *, agent: str | None = None, path: str | 
     now = clock.now()
     found = book.in_force(now) if path is None else book.covering(path, now)
     mine = [one for one in found if agent is None or owner_of(one) == agent]
-    return sorted(mine, key=lambda one: (one.expires_at, one.id))
+    return sorted(mine, key=lambda one: (moment_of(one.expires_at), one.id))
 
 
 def conflicts(book: Book, clock: Clock, *, agent: str | None = None) -> list[Overlap]:
@@ -223,7 +224,7 @@ def conflicts(book: Book, clock: Clock, *, agent: str | None = None) -> list[Ove
             concerns = agent is None or agent in {owner_of(a), owner_of(b)}
             if owner_of(a) != owner_of(b) and clash is not Clash.NONE and concerns and (a.id, b.id) not in found:
                 found[a.id, b.id] = _overlap(a, b, clash)
-    return sorted(found.values(), key=lambda overlap: (overlap.clash, overlap.reservation_b.created_at))
+    return sorted(found.values(), key=lambda overlap: (overlap.clash, moment_of(overlap.reservation_b.created_at)))
 
 
 def check(book: Book, clock: Clock, *, agent: str, paths: Sequence[str]) -> list[Verdict]:
@@ -239,7 +240,7 @@ def check(book: Book, clock: Clock, *, agent: str, paths: Sequence[str]) -> list
 
 def _chosen(held: Sequence[Reservation], wanted: Sequence[str], *, agent: str | None) -> list[Reservation]:
     if not wanted:
-        return [one for one in held if owner_of(one) == agent]
+        return [one for one in held if agent is None or owner_of(one) == agent]
     chosen: list[Reservation] = []
     for text in wanted:
         fits = [one for one in held if text in {one.id, one.pattern} or _same_pattern(text, one.pattern)]

@@ -6,10 +6,12 @@ Reservation Rules and Pattern Matching (`clashes`), Validation Rules (the `check
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from datetime import UTC, datetime
 import difflib
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from queueyard.kernel.clock import BadTime, from_rfc3339, to_rfc3339
 from queueyard.queen.errors import IllegalMove, InvalidValue, LineTooLong, UnknownAgent
@@ -28,7 +30,8 @@ from queueyard.queen.records import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
-    from datetime import datetime
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 def fold(old: Raw | None, new: Raw) -> Raw:
@@ -53,6 +56,14 @@ def owner_of(record: Assignment | Reservation) -> str:
 def with_owner(agent: str) -> Raw:
     """The owner under both names, since one tool reads `agent` and the schema says `droid`."""
     return {"agent": agent, "droid": agent}
+
+
+def moment_of(text: str) -> datetime:
+    """A time to sort by; one that cannot be read comes first. As text, 10:30:00Z would stand behind 10:30:00.5Z."""
+    try:
+        return from_rfc3339(text)
+    except BadTime:
+        return _LONG_AGO
 
 
 # --- threads ---------------------------------------------------------------------------------------------------------
@@ -129,8 +140,7 @@ def clash_of(*, exclusive: bool, other_exclusive: bool) -> Clash:
     return Clash.WARNS if exclusive or other_exclusive else Clash.NONE
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Conflict:
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
     """A wanted pattern, and the reservation of somebody else that stands against it."""
 
     pattern: str
@@ -150,8 +160,8 @@ def clashes(pattern: str, overlapping: Iterable[Reservation], *, agent: str, exc
 
 def first_come(a: Reservation, b: Reservation) -> tuple[Reservation, Reservation]:
     """The two in the order in which they have a right to the files: who came first, then by name."""
-    key_a = (a.created_at, owner_of(a), a.id)
-    key_b = (b.created_at, owner_of(b), b.id)
+    key_a = (moment_of(a.created_at), owner_of(a), a.id)
+    key_b = (moment_of(b.created_at), owner_of(b), b.id)
     return (a, b) if key_a <= key_b else (b, a)
 
 
@@ -163,7 +173,7 @@ def check_agent(name: str, droids: Collection[str] | None) -> str:
 
     `droids` is None where the repository has no `.factory/droids/`; then every plain name is accepted.
     """
-    if not name or name != name.strip() or any(character.isspace() for character in name):
+    if not name.isprintable() or not name or any(character.isspace() for character in name):
         raise InvalidValue(f"not a droid name: {name!r}", hint="Use a name without spaces, such as ui-engineer.")
     if droids is None or name in droids or name in ALWAYS_KNOWN:
         return name

@@ -18,24 +18,31 @@ from zlib import crc32
 import msgspec
 
 from queueyard.kernel.atomic import NOT_UNDERSTOOD
-from queueyard.queen.records import decode, is_migration
+from queueyard.kernel.clock import BadTime, from_rfc3339
+from queueyard.queen.records import Message, decode_record, is_migration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from queueyard.queen.records import Raw
 
 _MAGIC: Final = b"queenseg"
 _HASH_SHIFT = 32
 _ORDINAL_MASK = 0xFFFF_FFFF
 _READ = 1
 _DELETED = 2
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_NAMED = 4
+_REVIVED = 8
+#: the recipient of what a line calls unread or not deleted without saying whose it is
+_SOMEBODY = ""
+_TO_COME_FIRST = datetime.max.replace(tzinfo=UTC)
 
 
 _Code = Literal["B", "I", "Q"]
 
 
-class _Row(msgspec.Struct, gc=False, rename={"sender": "from"}):
-    """What a segment wants to know of a line."""
+class _Row(msgspec.Struct, gc=False, rename={"sender": "from", "migration": "_migration"}):
+    """What a segment wants to know of a line; the last fields only so that a misfit is told from a message."""
 
     id: str
     created_at: datetime | None = None
@@ -43,8 +50,16 @@ class _Row(msgspec.Struct, gc=False, rename={"sender": "from"}):
     to: str | None = None
     issue_id: str | None = None
     thread_id: str | None = None
-    read: bool | None = None
-    deleted: bool | None = None
+    # Absent says nothing, null says no.
+    read: bool | None | msgspec.UnsetType = msgspec.UNSET
+    deleted: bool | None | msgspec.UnsetType = msgspec.UNSET
+    migration: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    subject: str | None = None
+    body: str | None = None
+    reply_to: str | None = None
+    importance: str | None = None
+    read_at: str | None = None
+    deleted_at: str | None = None
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +97,7 @@ class Segment:
 
     def agents(self) -> set[str]:
         """Everybody who sent or received something."""
-        return {*self._header.received, *self._header.sent}
+        return {*self._header.received, *self._header.sent} - {_SOMEBODY}
 
     def by_id(self, identifier: str) -> Iterator[int]:
         return self._by_hash("ids", identifier)
@@ -96,6 +111,10 @@ class Segment:
     def received_by(self, agent: str, *, unread: bool) -> Iterator[int]:
         """Newest first; with `unread`, without those that this range knows to be read or deleted."""
         return self._posted("received", self._header.received.get(agent), unread=unread)
+
+    def revived(self) -> Iterator[int]:
+        """Newest first: made unread, or no longer deleted, by a line that does not say whose message it is."""
+        return self._posted("received", self._header.received.get(_SOMEBODY), unread=True)
 
     def sent_by(self, agent: str) -> Iterator[int]:
         """Newest first."""
@@ -125,7 +144,7 @@ class Segment:
         ordinals = self._array(name)
         for at in range(first + count - 1, first - 1, -1):
             ordinal = ordinals[at]
-            if not (unread and self._flags[ordinal]):
+            if not (unread and self._flags[ordinal] & (_READ | _DELETED)):
                 yield ordinal
 
 
@@ -159,7 +178,8 @@ class SegmentBuilder:
     def build(self, samples: list[tuple[int, int]]) -> bytes:
         """The segment as bytes, to be opened with `Segment`."""
         times = _comparable(self._created)
-        received, received_spans = _grouped(self._received, times)
+        revived = array("I", (n for n, flags in enumerate(self._flags) if flags & _REVIVED and not flags & _NAMED))
+        received, received_spans = _grouped(self._received | ({_SOMEBODY: revived} if revived else {}), times)
         sent, sent_spans = _grouped(self._sent, times)
         self._later.sort()
         arrays = {
@@ -180,11 +200,15 @@ class SegmentBuilder:
         # One loop without calls that could be saved: it runs a million times while somebody waits.
         decode_row = msgspec.json.Decoder(_Row).decode
         ordinals, offsets, flags = self._ordinals, self._offsets, self._flags
-        received, sent, end = self._received, self._sent, self.end
+        received, sent, end, unset = self._received, self._sent, self.end, msgspec.UNSET
         for line in lines:
             try:
                 row = decode_row(line)
+                # What the decoder skips it does not check.
+                is_plain = row.id and row.migration is unset and line.isascii()
             except NOT_UNDERSTOOD:
+                is_plain = False
+            if not is_plain:
                 looked = self._look_closer(line, end)
                 if looked is None:
                     if not line.endswith(b"\n"):
@@ -197,15 +221,16 @@ class SegmentBuilder:
             if ordinal == count:
                 offsets.append(end)
                 self._created.append(row.created_at)
-                flags.append((_READ if row.read else 0) | (_DELETED if row.deleted else 0))
+                flags.append(0)
             else:
                 self._later.append((ordinal, end))
-                if row.read is not None:
-                    flags[ordinal] = flags[ordinal] & ~_READ | (_READ if row.read else 0)
-                if row.deleted is not None:
-                    flags[ordinal] = flags[ordinal] & ~_DELETED | (_DELETED if row.deleted else 0)
+            if row.read is not unset:
+                flags[ordinal] = flags[ordinal] | _READ if row.read else flags[ordinal] & ~_READ | _REVIVED
+            if row.deleted is not unset:
+                flags[ordinal] = flags[ordinal] | _DELETED if row.deleted else flags[ordinal] & ~_DELETED | _REVIVED
             # Posted for each line: a later one may name another recipient or thread than the first.
             if row.to:
+                flags[ordinal] |= _NAMED
                 try:
                     received[row.to].append(ordinal)
                 except KeyError:
@@ -223,24 +248,41 @@ class SegmentBuilder:
         self.end = end
 
     def _look_closer(self, line: bytes, offset: int) -> _Row | None:
-        """The row of a message whose time cannot be read; None for what is no message at all."""
+        """The row of a message that is not quite plain; None for what is no message at all."""
         if not line.strip():
             return None
         try:
-            raw = decode(line)
-            if is_migration(raw):
-                return None
-            return msgspec.convert({**raw, "created_at": None}, _Row)
+            raw = decode_record(line, Message)
         except NOT_UNDERSTOOD as fault:
             if line.endswith(b"\n"):
                 self._bad.append((offset, str(fault)))
             return None
+        return None if is_migration(raw) else msgspec.convert({**raw, "created_at": _time_of(raw)}, _Row)
+
+
+def looks_like_a_message(line: bytes) -> str | None:
+    """The id, if a segment takes this line for one of a message without having understood all of it."""
+    try:
+        return msgspec.json.decode(line, type=_Row).id
+    except NOT_UNDERSTOOD:
+        return None
+
+
+def _time_of(raw: Raw) -> datetime | None:
+    try:
+        return from_rfc3339(raw.get("created_at") or "")
+    except BadTime:
+        return None
 
 
 def _comparable(times: list[datetime | None]) -> list[datetime]:
-    """Times that can be sorted: without a zone they are UTC, without any they come before all others."""
+    """Times that can be sorted: without a zone they are UTC.
+
+    A line without a time may be an update of a message that another range knows the time of: it comes first, so that
+    whoever reads from the newest on meets it before it is too late to put it in its place.
+    """
     return [
-        _LONG_AGO if moment is None else moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        _TO_COME_FIRST if moment is None else moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         for moment in times
     ]
 

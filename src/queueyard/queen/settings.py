@@ -5,6 +5,7 @@ The file is shared with the public tool: flat `key: value` lines. What we do not
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 CONFIG_NAME = "queen_config.yaml"
 DEFAULT_TTL = "2h"
+
+_QUOTED = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
 
 #: the first one that is set says who is calling
 _IDENTITY_VARIABLES = ("QUEEN_AGENT", "QUEEN_DROID", "FACTORY_DROID")
@@ -94,14 +97,12 @@ def check_name(name: str) -> str:
 
 def store_setting(beads: Path, name: str, value: str) -> Path:
     """Write one setting into the file; all other lines, comments too, stay as they are. The path of the file."""
-    name = check_name(name)
+    name, value = check_name(name), value.strip()
     settle(QueenSettings, [Layer(name="command line", values={name: value})])
     path = beads / CONFIG_NAME
-    lines = read_document(path, lambda raw: raw.decode("utf-8"), repair=f"Correct it: $EDITOR {path}") or ""
-    kept = [
-        line for line in lines.splitlines() if _key_of(line) not in ({name, "droid"} if name == "agent" else {name})
-    ]
-    replace_file(path, "".join(f"{line}\n" for line in [*kept, f"{name}: {_quoted(value)}"]).encode())
+    text = read_document(path, lambda raw: raw.decode("utf-8"), repair=f"Correct it: $EDITOR {path}") or ""
+    lines = _with_setting(text.splitlines(), name, value)
+    replace_file(path, "".join(f"{line}\n" for line in lines).encode())
     return path
 
 
@@ -111,28 +112,40 @@ def _file_layer(path: Path) -> Layer:
     for number, line in enumerate(text.splitlines(), 1):
         key = _key_of(line)
         if key is None:
-            # Indented lines belong to a key of another tool.
-            if line.strip() and line[:1] not in {" ", "\t", "#"} and line.strip() != "---":
+            # Indented lines and lists belong to a key of another tool.
+            if line.strip() and line[:1] not in {" ", "\t", "#", "-"}:
                 raise BadSettings(f"{path}: line {number} is not `key: value`", hint=f"Correct it: $EDITOR {path}")
             continue
-        values[key] = _value_of(line)
+        values[key], _ = _value_and_comment(line)
     # `droid` is the old name of `agent`; keys of other tools are theirs.
     values["agent"] = values.get("agent") or values.get("droid") or ""
     known = {key: value for key, value in values.items() if key in SETTING_NAMES and value}
     return Layer(name=str(path), values=known)
 
 
+def _with_setting(lines: list[str], name: str, value: str) -> list[str]:
+    """The lines with the new value where the old one stood, and the comment behind it kept; else at the end."""
+    places = [at for at, line in enumerate(lines) if _key_of(line) in {name, "droid" if name == "agent" else name}]
+    new = f"{name}: {_quoted(value)}"
+    if not places:
+        return [*lines, new]
+    _, comment = _value_and_comment(lines[places[0]])
+    return [new + comment if at == places[0] else line for at, line in enumerate(lines) if at not in places[1:]]
+
+
 def _key_of(line: str) -> str | None:
-    if line[:1] in {" ", "\t", "#"} or ":" not in line:
+    if line[:1] in {" ", "\t", "#", "-"} or ":" not in line:
         return None
     return line.split(":", 1)[0].strip()
 
 
-def _value_of(line: str) -> str:
-    value = line.split(":", 1)[1].strip()
-    if value[:1] in {'"', "'"} and value[-1:] == value[:1] and len(value) > 1:
-        return value[1:-1]
-    return value.split(" #", 1)[0].strip()
+def _value_and_comment(line: str) -> tuple[str, str]:
+    rest = line.split(":", 1)[1]
+    quoted = _QUOTED.match(rest)
+    if quoted:
+        return re.sub(r"\\(.)", r"\1", quoted[1] or quoted[2] or ""), rest[quoted.end() :]
+    value, mark, comment = rest.partition(" #")
+    return value.strip(), mark + comment
 
 
 def _quoted(value: str) -> str:

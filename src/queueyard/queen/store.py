@@ -19,7 +19,17 @@ from queueyard.kernel.errors import explaining
 from queueyard.kernel.locks import FileLock
 from queueyard.queen.home import Home, make_private
 from queueyard.queen.index import MessageIndex, StaleIndex
-from queueyard.queen.records import Assignment, Issue, Raw, Reservation, decode, encode, is_migration, view
+from queueyard.queen.records import (
+    LONGEST_LINE_BYTES,
+    Assignment,
+    Issue,
+    Raw,
+    Reservation,
+    decode,
+    encode,
+    is_migration,
+    view,
+)
 from queueyard.queen.rules import check_line, fold
 
 if TYPE_CHECKING:
@@ -125,6 +135,9 @@ class Store:
         self._index = MessageIndex(home.beads / MESSAGES, home.private)
         self.assignments = Ledger(home.beads / ASSIGNMENTS, Assignment)
         self.reservations = Ledger(home.beads / RESERVATIONS, Reservation)
+        self._droids_folder = home.droids
+        self._droids_state: tuple[int, ...] = ()
+        self._droids: set[str] = set()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -133,9 +146,12 @@ class Store:
         with self._lock:
             yield
 
-    def append(self, name: str, raws: Iterable[Raw], *, what: str) -> None:
-        """Add records to one of the three files; when this returns they survive a power cut."""
-        lines = [check_line(encode(raw), what=what) for raw in raws]
+    def append(self, name: str, raws: Iterable[Raw], *, what: str, is_update: bool = False) -> None:
+        """Add records to one of the three files; when this returns they survive a power cut.
+
+        An update that fits no line goes without its body, which the file holds already.
+        """
+        lines = [check_line(_shortened(raw) if is_update else encode(raw), what=what) for raw in raws]
         append_lines(self.home.beads / name, lines, files=self._files)
 
     def messages(self, ask: Callable[[MessageIndex], _R]) -> _R:
@@ -179,12 +195,14 @@ class Store:
 
     def droids(self) -> set[str] | None:
         """The names in `.factory/droids/`; None where there is no such folder."""
-        folder = self.home.droids
-        with explaining("read", folder):
-            try:
-                return {path.stem for path in folder.iterdir() if path.suffix == ".md" and path.name[0] != "."}
-            except FileNotFoundError:
-                return None
+        with explaining("read", self._droids_folder):
+            # The folder's own time tells whether a name came or went since it was last read.
+            state = _state_of(self._droids_folder)
+            if state != self._droids_state:
+                names = os.listdir(self._droids_folder) if state else []  # noqa: PTH208  before every message
+                self._droids = {name[:-3] for name in names if name.endswith(".md") and name[0] != "."}
+                self._droids_state = state
+        return self._droids if state else None
 
     def issues(self) -> dict[str, Issue] | None:
         """The Beads issues by id, last line wins; None where Beads has exported none."""
@@ -210,6 +228,13 @@ class _IssueLine(Issue, frozen=True, kw_only=True, rename={"kind": "_type"}):
     """Beads exports other things into the same file."""
 
     kind: str = ""
+
+
+def _shortened(raw: Raw) -> bytes:
+    line = encode(raw)
+    if len(line) <= LONGEST_LINE_BYTES:
+        return line
+    return encode({key: value for key, value in raw.items() if key != "body"})
 
 
 def _keep_text(line: bytes) -> bytes:

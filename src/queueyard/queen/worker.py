@@ -9,6 +9,7 @@ import msgspec
 from queueyard.kernel.clock import to_rfc3339
 from queueyard.queen import messages
 from queueyard.queen.records import Assignment, Message, Reservation
+from queueyard.queen.rules import moment_of
 from queueyard.queen.store import ASSIGNMENTS, MESSAGES, RESERVATIONS
 from queueyard.queen.waiting import FileWatch
 
@@ -53,7 +54,7 @@ def snapshot(queen: Queen) -> Snapshot:
         for agent in agents
         for message in messages.inbox(queen.store, agent=agent, limit=_SHOWN_MESSAGES)
     }
-    newest_first = sorted(latest.values(), key=lambda message: (message.created_at, message.id), reverse=True)
+    newest_first = sorted(latest.values(), key=lambda one: (moment_of(one.created_at), one.id), reverse=True)
     unread = {
         agent: len(messages.inbox(queen.store, agent=agent, unread=True, limit=_COUNTED_UNREAD)) for agent in agents
     }

@@ -344,6 +344,23 @@ class TestReadLines:
         assert values == [1]
         assert [str(line) for line in bad] == [f"{path}: line 2 (byte 2): torn last line"]
 
+    def test_a_line_that_is_being_written_while_we_read_is_never_taken_for_two(self, tmp_path: Path) -> None:
+        path = tmp_path / "log.jsonl"
+        path.write_bytes(b'1\n{"n":[2,')
+
+        def decode_beside_a_writer(raw: bytes) -> Any:
+            if not raw.endswith(b"\n"):
+                with path.open("ab") as writer:
+                    writer.write(b"3]}\n4\n")
+            return msgspec.json.decode(raw)
+
+        bad: list[BadLine] = []
+        first = [line.value for line in read_lines(path, decode_beside_a_writer, on_bad=bad.append)]
+        then = [line.value for line in read_lines(path, msgspec.json.decode, start=bad[0].offset, on_bad=refuse)]
+
+        assert [line.reason for line in bad] == ["torn last line"]
+        assert (first, then) == ([1], [{"n": [2, 3]}, 4])
+
     def test_a_whole_last_line_without_a_newline_counts(self, tmp_path: Path) -> None:
         path = tmp_path / "log.jsonl"
         path.write_bytes(b"1\n2")

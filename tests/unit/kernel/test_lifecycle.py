@@ -144,6 +144,8 @@ def phase_after_interruption_at(position: int) -> Phase:
         return trace
 
     before = sys.gettrace()
+    # Python 3.12 looks only here whether anybody wants to see byte codes.
+    sys._getframe().f_trace_opcodes = True
     sys.settrace(trace)
     try:
         lifecycle.ask_to_stop()

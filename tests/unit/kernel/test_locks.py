@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import msgspec
 import pytest
 
-from queueyard.kernel import proc
+from queueyard.kernel import locks, proc
 from queueyard.kernel.clock import SystemClock
 from queueyard.kernel.errors import LockTimeout, StorageFailed
 from queueyard.kernel.locks import FileLock, Holder
@@ -213,6 +213,27 @@ def test_a_lock_file_that_was_deleted_meanwhile_is_made_anew(tmp_path: Path) -> 
     with FileLock(path, timeout_s=0) as lock:
         assert lock.held
         assert path.exists()
+
+
+def test_a_lock_file_that_is_deleted_between_opening_and_locking_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.lock"
+    real = locks._try_flock
+    opened: list[int] = []
+
+    def somebody_deletes_it_first(descriptor: int) -> bool:
+        if not opened:
+            path.unlink()
+        opened.append(descriptor)
+        return real(descriptor)
+
+    monkeypatch.setattr(locks, "_try_flock", somebody_deletes_it_first)
+
+    with FileLock(path, timeout_s=60), pytest.raises(LockTimeout):
+        FileLock(path, timeout_s=0).acquire()
+
+    assert len(opened) == 3
 
 
 def test_a_disk_that_refuses_the_signature_does_not_fail_whoever_is_done() -> None:
