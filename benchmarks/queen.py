@@ -8,6 +8,7 @@ fsync; matching a pattern against every reservation one by one; an interpreter t
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 import os
 from pathlib import Path
 import random
@@ -121,7 +122,7 @@ def measure_messages(repository: Path) -> None:
     for _ in range(3):
         shutil.rmtree(repository / ".beads" / ".queen", ignore_errors=True)
         with Queen.open(repository, agent="agent-05", environment={}) as queen:
-            cold.append(measuring.seconds(lambda queen=queen: queen.inbox()))
+            cold.append(measuring.seconds(queen.inbox))
     measuring.report("cold index build and first inbox", statistics.median(cold), "s", at_most=5.0)
     with Queen.open(repository, agent="agent-05", environment={}) as queen:
         newest = queen.inbox(limit=50)
@@ -149,17 +150,16 @@ def measure_processes(repository: Path, message: str, thread: str) -> None:
     script = [str(Path(sys.executable).parent / "queen"), "--agent", "agent-05", "msg"]
     bare = [sys.executable, "-c", "import click, msgspec"]
     commands = {"inbox": [*script, "inbox"], "thread": [*script, "thread", thread], "read": [*script, "read", message]}
-    medians = measuring.interleaved(
-        {
-            name: lambda command=command: subprocess.run(command, cwd=repository, stdout=subprocess.DEVNULL, check=True)
-            for name, command in {**commands, "bare": bare}.items()
-        },
-        rounds=15,
-    )
+    candidates = {name: partial(_run, command, repository) for name, command in {**commands, "bare": bare}.items()}
+    medians = measuring.interleaved(candidates, rounds=15)
     for name in commands:
         measuring.report(f"process: queen msg {name}", medians[name] * 1e3, "ms", at_most=150.0)
     measuring.report("process: an interpreter that imports click and msgspec", medians["bare"] * 1e3, "ms")
     measuring.report("ratio: queen msg inbox / that interpreter", medians["inbox"] / medians["bare"], "x")
+
+
+def _run(command: list[str], folder: Path) -> None:
+    subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, check=True)
 
 
 def measure_sends(folder: Path) -> None:

@@ -10,6 +10,7 @@ and no lock to be read.
 
 from __future__ import annotations
 
+from contextlib import suppress
 import heapq
 from itertools import count, pairwise
 import math
@@ -27,9 +28,9 @@ from queueyard.kernel.clock import BadTime, from_rfc3339
 from queueyard.kernel.errors import LockTimeout, StorageFailed, explaining
 from queueyard.kernel.locks import FileLock
 from queueyard.queen.home import make_private
-from queueyard.queen.records import Raw, decode
+from queueyard.queen.records import Message, Raw, decode_record, is_migration
 from queueyard.queen.rules import fold
-from queueyard.queen.segments import Segment, SegmentBuilder
+from queueyard.queen.segments import Segment, SegmentBuilder, looks_like_a_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,8 @@ class MessageIndex:
 
     def received_by(self, agent: str, *, unread: bool = False) -> Iterator[Raw]:
         """Records that name `agent` as recipient, newest first. With `unread`, at least all unread ones."""
-        return self._newest_first(lambda segment: segment.received_by(agent, unread=unread))
+        named: _Source = lambda segment: segment.received_by(agent, unread=unread)  # noqa: E731
+        return self._newest_first(named, Segment.revived) if unread else self._newest_first(named)
 
     def sent_by(self, agent: str) -> Iterator[Raw]:
         """Records that name `agent` as sender, newest first."""
@@ -125,7 +127,8 @@ class MessageIndex:
         """Delete every segment; the next refresh builds them anew."""
         self._chain, self._tail, self._seen = [], None, None
         for path, _, _ in self._files():
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -166,7 +169,11 @@ class MessageIndex:
         return [(path, int(match[1]), int(match[2])) for path, match in found if match]
 
     def _built_at(self) -> int:
-        return max((path.stat().st_mtime_ns for path, _, _ in self._files()), default=0)
+        moments = [0]
+        for path, _, _ in self._files():
+            with suppress(OSError):  # somebody swept it just now
+                moments.append(path.stat().st_mtime_ns)
+        return max(moments)
 
     def _opened(self, entry: tuple[Path, int, int]) -> Segment | None:
         path, start, end = entry
@@ -181,7 +188,10 @@ class MessageIndex:
     def _samples(self, start: int, end: int) -> list[tuple[int, int]]:
         step = max(1, (end - start) // _SAMPLES)
         places = [*range(start, end, step)[:_SAMPLES], max(start, end - _SAMPLE_BYTES)]
-        return [(place, crc32(os.pread(self._descriptor, _SAMPLE_BYTES, place))) for place in places]
+        # Never beyond the end: what is appended there later is no change of this range.
+        return [
+            (place, crc32(os.pread(self._descriptor, min(_SAMPLE_BYTES, end - place), place))) for place in places
+        ]
 
     def _extend_on_disk(self, size: int) -> None:
         """Turn the tail into a segment, and merge neighbours of similar size. One process at a time does it."""
@@ -235,11 +245,22 @@ class MessageIndex:
             offset += len(chunk)
         return offset
 
+    def _end_of_lines(self, start: int, end: int) -> int:
+        """Behind the last newline of the range; its start if there is none."""
+        while end > start:
+            first = max(start, end - (1 << 16))
+            newline = os.pread(self._descriptor, end - first, first).rfind(b"\n")
+            if newline >= 0:
+                return first + newline + 1
+            end = first
+        return start
+
     def write_segment(self, start: int, end: int) -> None:
         """Build the segment of this range and put it in the folder."""
         with explaining("read", self._messages):
             self._open()
-            builder = self._builder(start, end)
+            # A last line without a newline may still become another one.
+            builder = self._builder(start, self._end_of_lines(start, end))
         name = f"messages-{builder.start:016d}-{builder.end:016d}.seg"
         replace_file(self._folder / name, builder.build(self._samples(builder.start, builder.end)))
 

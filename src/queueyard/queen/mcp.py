@@ -284,12 +284,13 @@ def _slim(value: Any) -> Any:
         return [_slim(one) for one in value]
     if not isinstance(value, dict):
         return value
-    owners = {"agent": value.get("agent") or value.get("droid")}
+    owners = {name: value.get(name) or value.get(second) for name, second in _SECOND_NAMES.items()}
     told = {key: one for key, one in (value | owners).items() if key not in _UNTOLD and one not in (None, "", [])}
     return {key: _slim(one) for key, one in told.items()}
 
 
-_UNTOLD = frozenset({"droid", "previous_droid", "deleted"})
+_SECOND_NAMES = {"agent": "droid", "previous_agent": "previous_droid"}
+_UNTOLD = frozenset({*_SECOND_NAMES.values(), "deleted"})
 
 
 def _receipt(message: Message) -> Raw:

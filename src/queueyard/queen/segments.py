@@ -205,7 +205,7 @@ class SegmentBuilder:
             try:
                 row = decode_row(line)
                 # What the decoder skips it does not check.
-                is_plain = row.id and row.migration is unset and line.isascii()
+                is_plain = row.id and row.migration is unset and (line.isascii() or line.decode())
             except NOT_UNDERSTOOD:
                 is_plain = False
             if not is_plain:

@@ -129,7 +129,7 @@ def hire(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def server_code(agent: str, *, before: str = "") -> str:
-    return f"from queueyard.queen.mcp import serve\n{before}\nserve(start=None, agent={agent!r}, beads=None)"
+    return f"from queueyard.queen.cli import main\n{before}\nmain(['mcp', '--agent', {agent!r}])"
 
 
 @pytest.fixture(scope="module")
@@ -408,6 +408,22 @@ def test_reserve_waits_until_the_other_agent_gives_the_files_back(ui: Agent, api
     ui.call("unreserve")
 
     assert [one["agent"] for one in answer_of(waiting)["reserved"]] == ["api-engineer"]
+
+
+def test_a_record_of_a_tool_that_writes_only_droid_shows_its_owner(ui: Agent, repository: Path) -> None:
+    foreign = {
+        "id": "qr-1",
+        "pattern": "src/**",
+        "droid": "api-engineer",
+        "agent": "",
+        "expires_at": "2999-01-01T00:00:00Z",
+    }
+    (repository / ".beads" / "queen_reservations.jsonl").write_bytes(msgspec.json.encode(foreign) + b"\n")
+
+    [listed] = ui.call("reserved")
+
+    assert listed["agent"] == "api-engineer"
+    assert "droid" not in listed
 
 
 def test_an_overlap_of_shared_and_exclusive_use_is_told(ui: Agent, api: Agent) -> None:
