@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from queueyard.console import Script, examples, version_option
@@ -45,6 +43,6 @@ def completion(shell: str, script: str | None) -> None:
 
     kind = get_completion_class(shell)
     for name in [script] if script else ["queueyard", *SCRIPTS]:
-        variable = f"_{Path(name).name.replace('-', '_').upper()}_COMPLETE"
+        variable = f"_{name.replace('-', '_').upper()}_COMPLETE"
         if kind is not None:
             click.echo(kind(main, {}, name, variable).source())

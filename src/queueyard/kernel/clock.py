@@ -52,16 +52,13 @@ def to_rfc3339(moment: datetime) -> str:
     return text + "Z"
 
 
-_PLAIN_LENGTH = len("2026-01-31T14:00:00.123456Z")
-
 # Go writes nanoseconds, which datetime cannot hold: digits past the sixth are dropped.
 _RFC3339 = r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?\s*([Zz]|[+-]\d\d:?\d\d)?"
 
 
 def from_rfc3339(text: str) -> datetime:
     """Read an RFC 3339 time; a time without a zone is UTC. BadTime for anything else."""
-    if len(text) <= _PLAIN_LENGTH and text[10:11] == "T" and text.endswith("Z"):
-        # What we write ourselves, read by the fast way.
+    if _is_plain(text):
         with suppress(ValueError):
             return datetime.fromisoformat(text)
     found = re.fullmatch(_RFC3339, text.strip(), re.ASCII)
@@ -72,6 +69,11 @@ def from_rfc3339(text: str) -> datetime:
         return datetime.fromisoformat(f"{day}T{clock}.{(fraction or '0'):0<6}{_zone(zone)}").astimezone(UTC)
     except (ValueError, OverflowError) as fault:
         raise BadTime(f"not a time: {text!r} ({fault})", hint="Write it like 2026-01-31T14:00:00Z.") from fault
+
+
+def _is_plain(text: str) -> bool:
+    """Written as we write it ourselves, which the standard library reads faster than a pattern does."""
+    return 20 <= len(text) <= 27 and text[4] + text[7] + text[10] + text[13] + text[16] + text[-1] == "--T::Z"
 
 
 def _zone(text: str | None) -> str:

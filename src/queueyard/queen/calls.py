@@ -6,13 +6,10 @@ Imports of anything but click happen when a command runs, so that help stays fas
 from __future__ import annotations
 
 from functools import cached_property, update_wrapper
-from pathlib import Path
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from queueyard.kernel.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 _COMMON = (
     click.option("--agent", metavar="NAME", help="Who is calling (else QUEEN_AGENT, or queen config set agent)."),
     click.option("--droid", metavar="NAME", hidden=True, help="Old name of --agent."),
-    click.option("--beads-dir", type=click.Path(path_type=Path), metavar="DIR", help="The .beads folder to use."),
+    click.option("--beads-dir", type=click.Path(), metavar="DIR", help="The .beads folder to use."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text."),
 )
 
@@ -34,9 +31,13 @@ _COMMON = (
 class Call:
     """One call of one command: who, where, and how to print."""
 
-    def __init__(self, *, agent: str | None, beads: Path | None, as_json: bool) -> None:
+    def __init__(self, *, agent: str | None, beads_dir: str | None, as_json: bool) -> None:
+        from pathlib import Path  # noqa: PLC0415
+
+        from queueyard.kernel.output import Output  # noqa: PLC0415
+
         self.agent = agent
-        self.beads = beads
+        self.beads = Path(beads_dir) if beads_dir else None
         self.as_json = as_json
         self.out = Output(as_json=as_json)
 
@@ -142,14 +143,14 @@ def common(function: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any,
         agent: str | None,
         droid: str | None,
-        beads_dir: Path | None,
+        beads_dir: str | None,
         as_json: bool,
         **options: Any,
     ) -> None:
         above: dict[str, Any] = ctx.obj or {}
         call = Call(
             agent=agent or droid or above.get("agent") or above.get("droid"),
-            beads=beads_dir or above.get("beads_dir"),
+            beads_dir=beads_dir or above.get("beads_dir"),
             as_json=as_json or bool(above.get("as_json")),
         )
         try:

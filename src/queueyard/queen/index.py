@@ -76,8 +76,8 @@ class MessageIndex:
 
     def received_by(self, agent: str, *, unread: bool = False) -> Iterator[Raw]:
         """Records that name `agent` as recipient, newest first. With `unread`, at least all unread ones."""
-        named: _Source = lambda segment: segment.received_by(agent, unread=unread)  # noqa: E731
-        return self._newest_first(named, Segment.revived) if unread else self._newest_first(named)
+        sources: list[_Source] = [lambda segment: segment.received_by(agent, unread=unread)]
+        return self._newest_first(*sources, *([lambda segment: segment.revived()] if unread else []))
 
     def sent_by(self, agent: str) -> Iterator[Raw]:
         """Records that name `agent` as sender, newest first."""
@@ -189,9 +189,7 @@ class MessageIndex:
         step = max(1, (end - start) // _SAMPLES)
         places = [*range(start, end, step)[:_SAMPLES], max(start, end - _SAMPLE_BYTES)]
         # Never beyond the end: what is appended there later is no change of this range.
-        return [
-            (place, crc32(os.pread(self._descriptor, min(_SAMPLE_BYTES, end - place), place))) for place in places
-        ]
+        return [(place, crc32(os.pread(self._descriptor, min(_SAMPLE_BYTES, end - place), place))) for place in places]
 
     def _extend_on_disk(self, size: int) -> None:
         """Turn the tail into a segment, and merge neighbours of similar size. One process at a time does it."""
@@ -203,9 +201,12 @@ class MessageIndex:
                     self._write_segments(self._start_of_merge(size), size)
                     self._chain = self._trusted_chain(size)
                     self._sweep()
-        except (StorageFailed, LockTimeout, OSError):
-            # No room for a map, or somebody else is still drawing it: read the file instead.
+        except LockTimeout:
+            # Somebody else is still drawing it: take what there is, and read the rest from the file.
             self._chain = self._trusted_chain(size)
+        except (StorageFailed, OSError):
+            # No room for a map, or a folder that is read-only: what is not trusted by now is read from the file.
+            return
 
     def _start_of_merge(self, size: int) -> int:
         start = len(self)
@@ -288,7 +289,7 @@ class MessageIndex:
 
     def _folded(self, segment: Segment, ordinal: int) -> Raw:
         """All lines of one message, those of other segments too, folded in the order of the file."""
-        identifier = self._first_line(segment, ordinal)["id"]
+        identifier: str = self._first_line(segment, ordinal)["id"]
         folded: Raw | None = None
         for other in self._segments():
             for candidate in [ordinal] if other is segment else list(other.by_id(identifier)):
@@ -312,10 +313,18 @@ class MessageIndex:
             if newline >= 0 or len(chunk) < length:
                 break
             length *= 8
+        line = chunk if newline < 0 else chunk[:newline]
         try:
-            return decode(chunk if newline < 0 else chunk[:newline])
+            raw = decode_record(line, Message)
         except NOT_UNDERSTOOD as fault:
+            # A line that only looked right, in a part that nobody had asked about yet, adds nothing to its message.
+            identifier = looks_like_a_message(line)
+            if identifier:
+                return {"id": identifier}
             raise StaleIndex(self._messages) from fault
+        if is_migration(raw):
+            raise StaleIndex(self._messages)
+        return raw
 
     def _all(self, source: _Source) -> list[Raw]:
         folded = {}
@@ -325,21 +334,25 @@ class MessageIndex:
                 folded[record["id"]] = record
         return list(folded.values())
 
-    def _newest_first(self, source: _Source) -> Iterator[Raw]:
-        """Merge the segments' lists by the folded created_at. A record may be posted in several: it comes once."""
+    def _newest_first(self, *sources: _Source) -> Iterator[Raw]:
+        """Merge the segments' lists by the folded created_at. A record may be posted in several: it comes once.
+
+        An update that names somebody new and carries an older created_at than its message comes too late.
+        """
         ticket = count()
         heap: list[tuple[float, int, Raw, Iterator[tuple[Raw, bool]] | None]] = []
 
         def push_next(stream: Iterator[tuple[Raw, bool]]) -> None:
             for record, in_place in stream:
-                # One that its segment knows under a later time goes to its own place, and the list goes on.
+                # One that its segment knows under a later time, or none, goes to its own place, and the list goes on.
                 follower = stream if in_place else None
                 heapq.heappush(heap, (-_moment(record), next(ticket), record, follower))
                 if in_place:
                     return
 
         for segment in reversed(self._segments()):
-            push_next(self._stream(segment, source))
+            for source in sources:
+                push_next(self._stream(segment, source))
         told = set()
         while heap:
             _, _, record, follower = heapq.heappop(heap)
@@ -353,7 +366,8 @@ class MessageIndex:
         """Folded records as the segment orders them, and whether that order is by their true time."""
         for ordinal in source(segment):
             folded = self._folded(segment, ordinal)
-            yield folded, folded.get("created_at") == self._first_line(segment, ordinal).get("created_at")
+            as_told = folded.get("created_at") == self._first_line(segment, ordinal).get("created_at")
+            yield folded, as_told and _moment(folded) > -math.inf
 
 
 class StaleIndex(Exception):

@@ -22,11 +22,12 @@ from queueyard.kernel.clock import BadTime, from_rfc3339
 from queueyard.queen.records import Message, decode_record, is_migration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from queueyard.queen.records import Raw
 
 _MAGIC: Final = b"queenseg"
+_ALIGNED_BYTES = 8
 _HASH_SHIFT = 32
 _ORDINAL_MASK = 0xFFFF_FFFF
 _READ = 1
@@ -51,8 +52,8 @@ class _Row(msgspec.Struct, gc=False, rename={"sender": "from", "migration": "_mi
     issue_id: str | None = None
     thread_id: str | None = None
     # Absent says nothing, null says no.
-    read: bool | None | msgspec.UnsetType = msgspec.UNSET
-    deleted: bool | None | msgspec.UnsetType = msgspec.UNSET
+    read: bool | msgspec.UnsetType | None = msgspec.UNSET
+    deleted: bool | msgspec.UnsetType | None = msgspec.UNSET
     migration: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     subject: str | None = None
     body: str | None = None
@@ -86,6 +87,8 @@ class Segment:
         head = int.from_bytes(content[8:16], "little")
         self._header = msgspec.json.decode(content[16 : 16 + head], type=_Header)
         self._arrays = content[16 + head :]
+        if len(self._arrays) != _end_of(self._header.arrays):
+            raise ValueError("a segment of the message index that is not whole")
         self.start, self.end = self._header.start, self._header.end
         self.samples = self._header.samples
         self.bad = self._header.bad
@@ -202,20 +205,19 @@ class SegmentBuilder:
         ordinals, offsets, flags = self._ordinals, self._offsets, self._flags
         received, sent, end, unset = self._received, self._sent, self.end, msgspec.UNSET
         for line in lines:
+            row: _Row | None
             try:
                 row = decode_row(line)
                 # What the decoder skips it does not check.
-                is_plain = row.id and row.migration is unset and (line.isascii() or line.decode())
+                if not row.id or row.migration is not unset or not (line.isascii() or line.decode()):
+                    row = self._look_closer(line, end)
             except NOT_UNDERSTOOD:
-                is_plain = False
-            if not is_plain:
-                looked = self._look_closer(line, end)
-                if looked is None:
-                    if not line.endswith(b"\n"):
-                        break
-                    end += len(line)
-                    continue
-                row = looked
+                row = self._look_closer(line, end)
+            if row is None:
+                if not line.endswith(b"\n"):
+                    break
+                end += len(line)
+                continue
             count = len(offsets)
             ordinal = ordinals.setdefault(row.id, count)
             if ordinal == count:
@@ -301,7 +303,17 @@ def _grouped(postings: dict[str, array[int]], times: list[datetime]) -> tuple[ar
 
 
 def _hash(text: str) -> int:
-    return crc32(text.encode())
+    # Nothing in a file hashes like a lone surrogate, but somebody may ask for one.
+    return crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def _end_of(places: Mapping[str, tuple[_Code, int, int]]) -> int:
+    ends = [first + count * array(code).itemsize for code, first, count in places.values()]
+    return _padded(max(ends, default=0))
+
+
+def _padded(length: int) -> int:
+    return length + -length % _ALIGNED_BYTES
 
 
 def _packed(arrays: dict[str, array[int]], **header: Any) -> bytes:
@@ -311,8 +323,8 @@ def _packed(arrays: dict[str, array[int]], **header: Any) -> bytes:
     for name, values in arrays.items():
         places[name] = (cast("_Code", values.typecode), first, len(values))
         blob = values.tobytes()
-        blobs.append(blob + bytes(-len(blob) % 8))
+        blobs.append(blob.ljust(_padded(len(blob)), b"\0"))
         first += len(blobs[-1])
     head = msgspec.json.encode(_Header(arrays=places, **header))
-    head += b" " * (-len(head) % 8)
+    head = head.ljust(_padded(len(head)))
     return b"".join([_MAGIC, len(head).to_bytes(8, "little"), head, *blobs])
