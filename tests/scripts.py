@@ -80,9 +80,7 @@ def finish(running: subprocess.Popen[str]) -> Answer:
     return Answer(code=running.returncode, stdout=stdout, stderr=stderr)
 
 
-def run_script(
-    name: str, *words: str | bytes, cwd: Path, stdin: str | bytes = b"", **environment: str
-) -> Answer:
+def run_script(name: str, *words: str | bytes, cwd: Path, stdin: str | bytes = b"", **environment: str) -> Answer:
     """Run the script to its end."""
     done = subprocess.run(
         [os.fspath(find_script(name)), *words],

@@ -10,6 +10,8 @@ from typing import Protocol
 import pytest
 
 CPU_LIMIT_S = 0.100
+#: what a bare interpreter costs where that limit was set; a machine that is slower or busier gets as much more
+BARE_S = 0.016
 TRIES = 20
 HEAVY = {"asyncio", "httpx", "mcp", "msgspec", "pydantic", "pyspark", "redis", "rich", "starlette", "uvicorn"}
 QUIET = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -30,14 +32,16 @@ def cpu_seconds(command: list[str]) -> float:
 
 def test_help_costs_less_than_100_ms_of_cpu(launcher: Launcher, script: str) -> None:
     command = [*launcher.command(script), "--help"]
+    bare = [sys.executable, "-c", "pass"]
     cheapest = cpu_seconds(command)  # the first one may have to compile
+    limit = CPU_LIMIT_S * max(1.0, min(cpu_seconds(bare) for _ in range(5)) / BARE_S)
 
     for _ in range(TRIES):
-        if cheapest < CPU_LIMIT_S:
+        if cheapest < limit:
             break
         cheapest = min(cheapest, cpu_seconds(command))
 
-    assert cheapest < CPU_LIMIT_S
+    assert cheapest < limit
 
 
 def test_help_imports_nothing_heavy(script: str, declared: dict[str, str]) -> None:

@@ -32,8 +32,6 @@ _HASH_SHIFT = 32
 _ORDINAL_MASK = 0xFFFF_FFFF
 _READ = 1
 _DELETED = 2
-_NAMED = 4
-_REVIVED = 8
 #: the recipient of what a line calls unread or not deleted without saying whose it is
 _SOMEBODY = ""
 _TO_COME_FIRST = datetime.max.replace(tzinfo=UTC)
@@ -181,8 +179,7 @@ class SegmentBuilder:
     def build(self, samples: list[tuple[int, int]]) -> bytes:
         """The segment as bytes, to be opened with `Segment`."""
         times = _comparable(self._created)
-        revived = array("I", (n for n, flags in enumerate(self._flags) if flags & _REVIVED and not flags & _NAMED))
-        received, received_spans = _grouped(self._received | ({_SOMEBODY: revived} if revived else {}), times)
+        received, received_spans = _grouped(self._received, times)
         sent, sent_spans = _grouped(self._sent, times)
         self._later.sort()
         arrays = {
@@ -223,20 +220,21 @@ class SegmentBuilder:
             if ordinal == count:
                 offsets.append(end)
                 self._created.append(row.created_at)
-                flags.append(0)
+                flags.append((_READ if row.read else 0) | (_DELETED if row.deleted else 0))
             else:
                 self._later.append((ordinal, end))
-            if row.read is not unset:
-                flags[ordinal] = flags[ordinal] | _READ if row.read else flags[ordinal] & ~_READ | _REVIVED
-            if row.deleted is not unset:
-                flags[ordinal] = flags[ordinal] | _DELETED if row.deleted else flags[ordinal] & ~_DELETED | _REVIVED
+                if row.read is not unset:
+                    flags[ordinal] = flags[ordinal] & ~_READ | (_READ if row.read else 0)
+                if row.deleted is not unset:
+                    flags[ordinal] = flags[ordinal] & ~_DELETED | (_DELETED if row.deleted else 0)
             # Posted for each line: a later one may name another recipient or thread than the first.
             if row.to:
-                flags[ordinal] |= _NAMED
                 try:
                     received[row.to].append(ordinal)
                 except KeyError:
                     received[row.to] = array("I", (ordinal,))
+            elif unset is not row.read is not True or unset is not row.deleted is not True:
+                received.setdefault(_SOMEBODY, array("I")).append(ordinal)
             if row.sender:
                 try:
                     sent[row.sender].append(ordinal)
