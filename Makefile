@@ -7,7 +7,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
 # Where parts that are no Python packages go (see tools/fetch_parts.py); set it to share them between checkouts.
 QUEUEYARD_PARTS ?= $(CURDIR)/.parts

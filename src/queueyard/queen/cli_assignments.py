@@ -14,15 +14,15 @@ _FORCE = click.option("-f", "--force", is_flag=True, help="Even if another agent
 
 @click.command(epilog=examples("queen assign qb-42 ui-engineer --reason 'knows the Button'"))
 @click.argument("issue")
-@click.argument("droid", metavar="AGENT")
+@click.argument("assignee", metavar="AGENT")
 @_WORKTREE
 @_REASON
 @common
-def assign(call: Call, issue: str, droid: str, worktree: str | None, reason: str | None) -> None:
+def assign(call: Call, issue: str, assignee: str, worktree: str | None, reason: str | None) -> None:
     """Give an issue to an agent; whoever holds it is reassigned."""
-    given = call.queen.assign(issue, droid, worktree=worktree, reason=reason)
+    given = call.queen.assign(issue, assignee, worktree=worktree, reason=reason)
     before = f" (was {given.previous_agent})" if given.previous_agent else ""
-    call.show(given, f"{issue} is assigned to {droid}{before}")
+    call.show(given, f"{issue} is assigned to {assignee}{before}")
 
 
 @click.command(epilog=examples("queen claim qb-42", "queen claim qb-42 --take --reason 'they are offline'"))

@@ -233,7 +233,7 @@ class SegmentBuilder:
                     received[row.to].append(ordinal)
                 except KeyError:
                     received[row.to] = array("I", (ordinal,))
-            elif unset is not row.read is not True or unset is not row.deleted is not True:
+            elif not (row.read or row.read is unset) or not (row.deleted or row.deleted is unset):
                 received.setdefault(_SOMEBODY, array("I")).append(ordinal)
             if row.sender:
                 try:
