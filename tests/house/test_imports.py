@@ -60,6 +60,7 @@ EXTRAS = {
     ("queen", "idx_json"): LEVELS["service"],
     ("queen", "index"): LEVELS["store"],
     ("queen", "mcp"): LEVELS["worker"],
+    ("queen", "mcp_tools"): LEVELS["worker"],
     ("queen", "messages"): LEVELS["service"],
     ("queen", "ready"): LEVELS["rules"],
     ("queen", "reservations"): LEVELS["service"],

@@ -1,12 +1,13 @@
 """Moving settled old records out of the three files, into dated ones that readers still know.
 
 The archive is written first and made durable, then the file is replaced; a crash in between leaves records in both,
-which folding makes harmless. A tool that does not lock may append to the old file while it is replaced: what it wrote
-is carried over.
+which folding makes harmless. Our own writers lock the file and wait. A tool that does not lock may append to the old
+file while it is replaced: what it wrote is carried over.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from queueyard.queen.rules import fold, holds
 from queueyard.queen.store import ARCHIVE, ASSIGNMENTS, MESSAGES, RESERVATIONS, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -59,43 +60,53 @@ def archive(store: Store, clock: Clock, *, before: datetime, dry_run: bool = Fal
         return [_archive_one(store, clock, name, is_settled, dry_run=dry_run) for name, is_settled in judges.items()]
 
 
-def rewrite(path: Path, keep: Callable[[bytes], bool], clock: Clock) -> list[bytes]:
-    """Replace the file by the lines that `keep` wants; gives those that went. The caller holds the lock."""
+def rewrite(path: Path, target: Path, unwanted: Callable[[Sequence[bytes]], Sequence[bytes]], clock: Clock) -> int:
+    """Move those lines of the file that are `unwanted` to the end of `target`; how many. The caller holds the lock.
+
+    Lines come and go without their newline. What went is durable in `target` before it leaves the file.
+    """
     with explaining("read", path), path.open("rb") as old:
-        lines = list(old)
-        verdicts = [(line, keep(line)) for line in lines]
-        replace_file(path, b"".join(_ended(line) for line, kept in verdicts if kept))
-        # Whoever opened the old file before it was replaced still writes there.
+        # Whoever appends as we do waits here, and then finds the new file: nothing is acknowledged into the old one.
+        fcntl.flock(old, fcntl.LOCK_EX)
+        content = old.read()
+        lines = [line for line in content.split(b"\n") if line.strip()]
+        going = unwanted(lines)
+        with explaining("make", target.parent):
+            target.parent.mkdir(exist_ok=True)
+        append_lines(target, going)
+        gone = set(going)
+        replace_file(path, b"".join(line + b"\n" for line in lines if line not in gone))
+        fcntl.flock(old, fcntl.LOCK_UN)
+        # Whoever opened the old file before it was replaced, and does not lock, still writes there.
         clock.sleep(_LATECOMERS_S)
-        late = os.pread(old.fileno(), os.fstat(old.fileno()).st_size, sum(map(len, lines)))
+        late = os.pread(old.fileno(), os.fstat(old.fileno()).st_size, len(content))
     if late.strip():
         append_lines(path, [line for line in late.split(b"\n") if line.strip()])
-    return [line for line, kept in verdicts if not kept]
+    return len(going)
 
 
 def _archive_one(
     store: Store, clock: Clock, name: str, is_settled: Callable[[Raw], bool], *, dry_run: bool
 ) -> Archived:
     path = store.home.beads / name
-    moved = _settled_ids(path, is_settled)
+    with explaining("read", path):
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+    moved = _settled_ids(lines, is_settled)
     if not moved:
         return Archived(file=name, records=0, lines=0, archive=None)
     target = store.home.beads / ARCHIVE / f"{path.stem}-{clock.now():%Y-%m-%d}.jsonl"
-    with explaining("read", path):
-        going = [line for line in path.read_bytes().split(b"\n") if _id_of(line) in moved]
-    if not dry_run:
-        with explaining("make", target.parent):
-            target.parent.mkdir(exist_ok=True)
-        append_lines(target, going)
-        rewrite(path, lambda line: _id_of(line) not in moved, clock)
-    return Archived(file=name, records=len(moved), lines=len(going), archive=str(target))
+
+    def settled(lines: Sequence[bytes]) -> list[bytes]:
+        ids = _settled_ids(lines, is_settled)
+        return [line for line in lines if _id_of(line) in ids]
+
+    count = len(settled(lines)) if dry_run else rewrite(path, target, settled, clock)
+    return Archived(file=name, records=len(moved), lines=count, archive=str(target))
 
 
-def _settled_ids(path: Path, is_settled: Callable[[Raw], bool]) -> set[str]:
+def _settled_ids(lines: Iterable[bytes], is_settled: Callable[[Raw], bool]) -> set[str]:
     folded: dict[str, Raw] = {}
-    with explaining("read", path):
-        content = path.read_bytes() if path.exists() else b""
-    for line in content.split(b"\n"):
+    for line in lines:
         try:
             raw = decode(line)
         except NOT_UNDERSTOOD:
@@ -139,7 +150,3 @@ def _id_of(line: bytes) -> str | None:
     except NOT_UNDERSTOOD:
         return None
     return None if is_migration(raw) else raw["id"]
-
-
-def _ended(line: bytes) -> bytes:
-    return line if line.endswith(b"\n") else line + b"\n"

@@ -164,11 +164,16 @@ def _assign(
     }
     new |= {key: value for key, value in (("worktree", worktree), ("reason", reason)) if value}
     if held is not None:
-        raws.append(_moved(store, clock, held, AssignmentStatus.REASSIGNED, reason=reason))
+        # Should tools that do not lock have left several, it is taken from all of them.
+        raws += [
+            _moved(store, clock, one, AssignmentStatus.REASSIGNED, reason=reason)
+            for one in store.assignments.all()
+            if one.issue_id == issue and one.status is AssignmentStatus.ACTIVE
+        ]
         new |= {"previous_agent": owner_of(held), "previous_droid": owner_of(held)}
     raws.append(new)
     # One write: nobody ever sees the issue between two holders, and a crash leaves all of it or nothing.
-    store.append(ASSIGNMENTS, raws, what="assignment")
+    store.append_together(ASSIGNMENTS, raws, what="assignment")
     return msgspec.convert(new, Assignment)
 
 

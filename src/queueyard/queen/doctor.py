@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from queueyard.kernel.atomic import NOT_UNDERSTOOD, append_lines, read_lines, replace_file
+from queueyard.kernel.atomic import NOT_UNDERSTOOD, read_lines, replace_file
 from queueyard.kernel.clock import to_rfc3339
 from queueyard.kernel.errors import CorruptFile, explaining
 from queueyard.queen.archive import rewrite
@@ -101,11 +101,8 @@ def _unreadable(path: Path) -> Iterator[tuple[int, int, str]]:
 
 def _set_aside(queen: Queen, path: Path) -> None:
     target = queen.home.beads / ARCHIVE / f"{path.stem}-unreadable.txt"
-    with explaining("make", target.parent):
-        target.parent.mkdir(exist_ok=True)
     with queen.store.locked():
-        append_lines(target, [line.rstrip(b"\n") for line in path.read_bytes().split(b"\n") if not _is_readable(line)])
-        rewrite(path, _is_readable, queen.clock)
+        rewrite(path, target, lambda lines: [line for line in lines if not _is_readable(line)], queen.clock)
 
 
 def _is_readable(line: bytes) -> bool:

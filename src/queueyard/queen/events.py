@@ -14,7 +14,7 @@ from queueyard.kernel.clock import BadTime, from_rfc3339
 from queueyard.kernel.events import Event, Kind, System, make_event
 from queueyard.kernel.ids import ulid_time
 from queueyard.queen.records import Assignment, Message, Raw, Reservation, is_migration, view_or_none
-from queueyard.queen.rules import fold, owner_of
+from queueyard.queen.rules import fold, moment_of, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -104,7 +104,8 @@ def _of_reservation(before: Raw, after: Raw) -> Iterator[_Change]:
     }
     if not before:
         yield Kind.STARTED, reservation.created_at, "reserved", fields
-    elif before.get("expires_at") != reservation.expires_at and reservation.status not in _ENDS:
+    elif moment_of(reservation.expires_at) > moment_of(before["expires_at"]) and reservation.status not in _ENDS:
+        # Only ever later: an old line that git has brought in again renews nothing.
         # Other tools do not write down when; then it is told at the start.
         yield Kind.RENEWED, reservation.renewed_at or reservation.created_at, reservation.expires_at, fields
     if reservation.status in _ENDS and before.get("status") != reservation.status:

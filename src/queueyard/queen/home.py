@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from queueyard.kernel.atomic import replace_file
+from queueyard.kernel.atomic import FILES, replace_file
 from queueyard.kernel.errors import explaining
 from queueyard.queen.errors import InvalidValue, NoBeads
 
@@ -46,6 +46,8 @@ def make_private(folder: Path) -> None:
         folder.mkdir(mode=0o755, exist_ok=True)
     if not (folder / ".gitignore").exists():
         replace_file(folder / ".gitignore", b"*\n")
+        with explaining("make", folder):
+            FILES.fsync_folder(str(folder.parent))
 
 
 def find_home(start: Path, environment: Mapping[str, str], *, beads: Path | None = None) -> Home:
@@ -71,7 +73,8 @@ def relative_path(text: str, home: Home, cwd: Path) -> str:
     absolute = Path(os.path.normpath(cwd / text))
     for root in (home.root, home.root.resolve()):
         if absolute.is_relative_to(root):
-            return str(PurePosixPath(absolute.relative_to(root)))
+            # A slash at the end means the folder with all that is in it.
+            return str(PurePosixPath(absolute.relative_to(root))) + ("/" if text.endswith("/") else "")
     raise InvalidValue(f"{text} is outside the repository {home.root}", hint="Name a path below it.")
 
 

@@ -158,7 +158,7 @@ def reserve(
             raw |= {"status": str(ReservationStatus.ACTIVE), "exclusive": exclusive, **with_owner(agent)}
             raw |= {key: value for key, value in (("issue_id", issue), ("reason", reason)) if value}
             raws.append(raw)
-        store.append(RESERVATIONS, raws, what="reservation")
+        store.append_together(RESERVATIONS, raws, what="reservation")
     return Reserved(
         reserved=[msgspec.convert(raw, Reservation) for raw in raws], warnings=[_told(one) for one in found]
     )
@@ -181,7 +181,7 @@ def renew(
             | with_owner(owner_of(one))
             for one in _chosen(book.in_force(now), wanted, agent=agent)
         ]
-        store.append(RESERVATIONS, raws, what="reservation")
+        store.append_together(RESERVATIONS, raws, what="reservation")
     return [msgspec.convert(raw, Reservation) for raw in raws]
 
 
@@ -198,7 +198,7 @@ def unreserve(
             | with_owner(owner_of(one))
             for one in _chosen(book.in_force(now), wanted, agent=None if force else agent)
         ]
-        store.append(RESERVATIONS, raws, what="reservation")
+        store.append_together(RESERVATIONS, raws, what="reservation")
     return [msgspec.convert(raw, Reservation) for raw in raws]
 
 

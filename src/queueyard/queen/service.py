@@ -47,6 +47,7 @@ class Queen:
         self.settings = settled.values
         self.origin = settled.origin
         self.store = Store(home, clock=clock, lock_timeout_s=settled.values.lock_timeout_s)
+        self.store.finish_interrupted()
         self.book = Book(self.store)
         self._cwd = cwd or home.root
         self.clock = clock

@@ -1,31 +1,44 @@
 """The files in `.beads/`: the only place in queen that reads or writes them.
 
 Writers hold `locked()` around check-then-append, so that two agents can never both pass the check; each append is one
-durable write. Readers need no lock. Archived records stay readable (`archived`).
+durable write, and records that belong together are all there or none, whoever dies when. Readers need no lock.
+Archived records stay readable (`archived`).
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from queueyard.kernel.atomic import FILES, NOT_UNDERSTOOD, BadLine, Files, append_lines, read_lines
+from queueyard.kernel.atomic import (
+    FILES,
+    NOT_UNDERSTOOD,
+    BadLine,
+    Files,
+    append_lines,
+    read_document,
+    read_lines,
+    replace_file,
+)
 from queueyard.kernel.clock import SYSTEM_CLOCK, Clock
-from queueyard.kernel.errors import explaining
+from queueyard.kernel.errors import LockTimeout, StorageFailed, explaining
 from queueyard.kernel.locks import FileLock
+from queueyard.queen.errors import InvalidValue
 from queueyard.queen.home import Home, make_private
 from queueyard.queen.index import MessageIndex, StaleIndex
 from queueyard.queen.records import (
     LONGEST_LINE_BYTES,
     Assignment,
     Issue,
+    Message,
     Raw,
     Reservation,
     decode,
+    decode_record,
     encode,
     is_migration,
     view,
@@ -36,10 +49,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 MESSAGES = "queen_messages.jsonl"
-ASSIGNMENTS = "queen_assignments.jsonl"
-RESERVATIONS = "queen_reservations.jsonl"
+ASSIGNMENTS: Final = "queen_assignments.jsonl"
+RESERVATIONS: Final = "queen_reservations.jsonl"
 ARCHIVE = "queen_archive"
+_UNFINISHED = "unfinished.json"
 
+_Ledgers = Literal["queen_assignments.jsonl", "queen_reservations.jsonl"]
 _Record = TypeVar("_Record", Assignment, Reservation)
 _R = TypeVar("_R")
 
@@ -56,6 +71,8 @@ class Ledger(Generic[_Record]):
         self._lines_read = 0
         self._last_line = b""
         self._state: tuple[int, ...] | None = None
+        #: whether the last line that was taken had no newline, so that it may still become another one
+        self._ends_open = False
         self.bad: list[BadLine] = []
 
     def refresh(self) -> list[str] | None:
@@ -67,7 +84,9 @@ class Ledger(Generic[_Record]):
         grown = self._state is not None and self._has_only_grown(state)
         if not grown:
             self._raws, self._views, self.bad = {}, {}, []
-            self._read_to, self._lines_read, self._last_line = 0, 0, b""
+            self._read_to, self._lines_read, self._last_line, self._ends_open = 0, 0, b"", False
+        # Should the reading fail, nobody learns what it changed so far: the next one starts anew.
+        self._state = None
         changed = self._read_new_lines()
         self._state = state
         return changed if grown else None
@@ -84,9 +103,9 @@ class Ledger(Generic[_Record]):
         return dict(self._raws[identifier])
 
     def _has_only_grown(self, state: tuple[int, ...]) -> bool:
-        if self._state is None or state[:2] != self._state[:2] or state[2] <= self._state[2]:
+        if self._state is None or self._ends_open or state[:2] != self._state[:2] or state[2] <= self._state[2]:
             return False
-        with self.path.open("rb") as stream:
+        with explaining("read", self.path), self.path.open("rb") as stream:
             stream.seek(self._read_to - len(self._last_line))
             return stream.read(len(self._last_line)) == self._last_line
 
@@ -106,7 +125,7 @@ class Ledger(Generic[_Record]):
             else:
                 changed += [identifier] if identifier else []
             self._read_to, self._lines_read = line.offset + len(text), line.number
-            self._last_line = text
+            self._last_line, self._ends_open = text, not text.endswith(b"\n")
         return changed
 
     def _take(self, raw: Raw) -> str | None:
@@ -132,6 +151,7 @@ class Store:
         self.home = home
         self._files = files
         self._lock = FileLock(home.private / "lock", timeout_s=lock_timeout_s, clock=clock)
+        self._note = home.private / _UNFINISHED
         self._index = MessageIndex(home.beads / MESSAGES, home.private)
         self.assignments = Ledger(home.beads / ASSIGNMENTS, Assignment)
         self.reservations = Ledger(home.beads / RESERVATIONS, Reservation)
@@ -144,6 +164,7 @@ class Store:
         """Nobody else who locks writes meanwhile. LockTimeout says who does, StorageFailed why nobody can."""
         make_private(self.home.private)
         with self._lock:
+            self._finish_note()
             yield
 
     def append(self, name: str, raws: Iterable[Raw], *, what: str, is_update: bool = False) -> None:
@@ -151,15 +172,63 @@ class Store:
 
         An update that fits no line goes without its body, which the file holds already.
         """
-        lines = [check_line(_shortened(raw) if is_update else encode(raw), what=what) for raw in raws]
-        append_lines(self.home.beads / name, lines, files=self._files)
+        append_lines(
+            self.home.beads / name,
+            [check_line(_shortened(raw) if is_update else _encoded(raw, what), what=what) for raw in raws],
+            files=self._files,
+        )
+
+    def append_together(self, name: _Ledgers, raws: Iterable[Raw], *, what: str) -> None:
+        """Add records that belong together: all of them, or none if this fails. The caller holds the lock.
+
+        A kill or a power cut may leave any part of a write. So a note of several records is made durable first, and
+        whoever locks next adds what is missing.
+        """
+        lines = [check_line(_encoded(raw, what), what=what) for raw in raws]
+        if len(lines) < 2:
+            append_lines(self.home.beads / name, lines, files=self._files)
+            return
+        note = _Note(file=name, lines=[line.decode() for line in lines])
+        replace_file(self._note, msgspec.json.encode(note), files=self._files)
+        try:
+            append_lines(self.home.beads / name, lines, files=self._files)
+        except StorageFailed:
+            self._strike_note()
+            raise
+        self._strike_note()
+
+    def finish_interrupted(self) -> None:
+        """Complete what a process that died has left half written, as far as we may write at all."""
+        if self._note.exists():
+            with suppress(StorageFailed, LockTimeout), self.locked():
+                pass
+
+    def _finish_note(self) -> None:
+        repair = f"Look at it, then remove it: rm {self._note}"
+        note = read_document(self._note, msgspec.json.Decoder(_Note).decode, repair=repair)
+        if note is None:
+            return
+        path = self.home.beads / note.file
+        with explaining("read", path):
+            there = set(path.read_bytes().split(b"\n")) if path.exists() else set()
+        missing = [line.encode() for line in note.lines if line.encode() not in there]
+        if missing:
+            append_lines(path, missing, files=self._files)
+        self._strike_note()
+
+    def _strike_note(self) -> None:
+        # One that stays is struck by the next who locks; what it tells is in the file by now.
+        with suppress(OSError):
+            self._files.unlink(str(self._note))
+            self._files.fsync_folder(str(self._note.parent))
 
     def messages(self, ask: Callable[[MessageIndex], _R]) -> _R:
         """Ask the message index, up to date; if the file was rewritten under it, once more with a new one."""
         self._index.refresh()
         try:
             return ask(self._index)
-        except StaleIndex:
+        except (StaleIndex, IndexError):
+            # IndexError: an index file that is damaged inside leads nowhere.
             self._index.forget()
             self._index.refresh()
             return ask(self._index)
@@ -171,7 +240,7 @@ class Store:
     def every_message(self, on_bad: Callable[[BadLine], None]) -> dict[str, Raw]:
         """All messages folded, deleted ones too, by reading the whole file."""
         folded: dict[str, Raw] = {}
-        for line in read_lines(self.home.beads / MESSAGES, decode, on_bad=on_bad):
+        for line in read_lines(self.home.beads / MESSAGES, _decode_message, on_bad=on_bad):
             if not is_migration(line.value):
                 folded[line.value["id"]] = fold(folded.get(line.value["id"]), line.value)
         return folded
@@ -179,8 +248,9 @@ class Store:
     def archived(self, name: str) -> Iterator[Raw]:
         """Every archived line of one of the three files, oldest archive first."""
         stem = Path(name).stem
+        read = _decode_message if name == MESSAGES else decode
         for path in sorted((self.home.beads / ARCHIVE).glob(f"{stem}-*.jsonl")):
-            for line in read_lines(path, decode, on_bad=_ignore):
+            for line in read_lines(path, read, on_bad=_ignore):
                 if not is_migration(line.value):
                     yield line.value
 
@@ -228,6 +298,24 @@ class _IssueLine(Issue, frozen=True, kw_only=True, rename={"kind": "_type"}):
     """Beads exports other things into the same file."""
 
     kind: str = ""
+
+
+class _Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Records that are being added to a file together."""
+
+    file: _Ledgers
+    lines: list[str]
+
+
+def _encoded(raw: Raw, what: str) -> bytes:
+    try:
+        return encode(raw)
+    except UnicodeEncodeError:
+        raise InvalidValue(f"the {what} holds what is no text", hint="Send UTF-8, without lone surrogates.") from None
+
+
+def _decode_message(line: bytes) -> Raw:
+    return decode_record(line, Message)
 
 
 def _shortened(raw: Raw) -> bytes:

@@ -20,7 +20,8 @@ import pytest
 import queueyard
 from queueyard.kernel.errors import QueueyardError
 from queueyard.queen.errors import NoBeads
-from queueyard.queen.mcp import LONGEST_WAIT_S, PREVIEW_CHARACTERS, TOOLS, serve
+from queueyard.queen.mcp import serve
+from queueyard.queen.mcp_tools import LONGEST_WAIT_S, PREVIEW_CHARACTERS, TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
