@@ -9,6 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from scripts import Answer, clean_environment, run_script, start_script
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parents[1] / "data" / "queen"
 MESSAGES = "queen_messages.jsonl"
-ASSIGNMENTS = "queen_assignments.jsonl"
 RESERVATIONS = "queen_reservations.jsonl"
 
 Record = dict[str, Any]
@@ -45,7 +45,7 @@ class Repo:
 
     def json(self, *words: str | bytes, agent: str | None = None, stdin: str | bytes = b"", **environment: str) -> Any:
         """What the command answers with `--json`; it must succeed."""
-        answer = self.queen(*words, "--json", agent=agent, stdin=stdin, **environment)
+        answer = self.queen(*words, "--json", agent=agent, stdin=stdin, cwd=None, **environment)
         assert answer.code == 0, answer.stderr
         return answer.json
 
@@ -53,7 +53,7 @@ class Repo:
         self, *words: str | bytes, agent: str | None = None, stdin: str | bytes = b"", **environment: str
     ) -> dict[str, Any]:
         """The error object of a command that must fail with exit code 1 and print no data."""
-        answer = self.queen(*words, "--json", agent=agent, stdin=stdin, **environment)
+        answer = self.queen(*words, "--json", agent=agent, stdin=stdin, cwd=None, **environment)
         assert (answer.code, answer.stdout) == (1, ""), answer
         return answer.fault
 
@@ -163,9 +163,14 @@ def repo(tmp_path: Path) -> Repo:
 
 
 @pytest.fixture
-def read_only_repo(small_disk: Path) -> Iterator[Repo]:
+def repo_on_small_disk(small_disk: Path) -> Repo:
+    return Repo(small_disk / "repo")
+
+
+@pytest.fixture
+def read_only_repo(repo_on_small_disk: Repo, small_disk: Path) -> Iterator[Repo]:
     """A repository with one message and one reservation, on a file system that takes no more writes."""
-    repo = Repo(small_disk / "repo")
+    repo = repo_on_small_disk
     repo.write(MESSAGES, repo.message("qm-1"))
     repo.write(RESERVATIONS, repo.reservation("qr-1", "src/**", "a"))
     repo.issues("qb-1")

@@ -57,6 +57,8 @@ class TestTheRecord:
 
 
 class TestTheLifecycle:
+    """spec: Assignment Lifecycle."""
+
     @pytest.mark.parametrize(("verb", "status"), [("release", "released"), ("complete", "completed")])
     def test_an_end_is_the_same_record_with_its_new_status(self, repo: Repo, verb: str, status: str) -> None:
         """spec: Assignment Lifecycle; Append-Only Semantics 2; CLI Mapping, `queen release`."""
@@ -133,6 +135,8 @@ class TestOneActiveAssignmentPerIssue:
 
 
 class TestValidation:
+    """spec: Validation Rules, Assignments; ADR 11."""
+
     def test_the_issue_must_exist_and_the_nearest_is_suggested(self, repo: Repo) -> None:
         """spec: Validation Rules, Assignments 2."""
         repo.copy("beads_issues.jsonl", "issues.jsonl")
@@ -184,6 +188,8 @@ class TestValidation:
 
 
 class TestTheList:
+    """spec: Assignment Record, status; CLI beyond the mapping: `queen assignments`."""
+
     def test_it_shows_what_is_active_newest_first_and_filters(self, repo: Repo) -> None:
         repo.write(
             FILE,
@@ -204,6 +210,8 @@ class TestTheList:
 
 
 class TestNext:
+    """Beyond the spec: `queen next` claims by the rules of Beads itself."""
+
     def issue(self, repo: Repo, identifier: str, *, hours: float, **fields: object) -> Record:
         return {"id": identifier, "status": "open", "created_at": repo.moment(hours=-hours)} | fields
 

@@ -8,10 +8,10 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from scripts import finish
 from ulid import ULID
 
 from queueyard.kernel.clock import from_rfc3339
+from scripts import finish
 
 if TYPE_CHECKING:
     from contract.conftest import Record, Repo
@@ -26,6 +26,8 @@ def ids(messages: list[Record]) -> list[str]:
 
 
 class TestTheRecord:
+    """spec: Message Record."""
+
     def test_every_field_that_was_given_stands_in_one_compact_line(self, repo: Repo) -> None:
         """spec: Message Record; File Locations; ID Generation; CLI Mapping, `queen msg send`."""
         shown = repo.json(
@@ -100,6 +102,8 @@ class TestTheRecord:
 
 
 class TestReading:
+    """spec: Message Record, read and read_at; ADR 15."""
+
     def test_reading_appends_the_whole_record_again_as_read_and_only_once(self, repo: Repo) -> None:
         """spec: Append-Only Semantics 2; CLI Mapping, `queen msg read`."""
         sent = repo.json("msg", "send", "b", "hello", "--issue", "qb-1", agent="a")
@@ -142,6 +146,8 @@ class TestReading:
 
 
 class TestThreads:
+    """spec: Message Record, Threading."""
+
     def test_a_reply_names_its_parent_and_the_first_message_as_its_thread(self, repo: Repo) -> None:
         """spec: Message Record, Threading; Validation Rules, Messages 5; CLI Mapping, `queen msg reply`."""
         repo.write(FILE, repo.message("qm-root", subject="plan", issue_id="qb-1", importance="high"))
@@ -164,7 +170,7 @@ class TestThreads:
     @pytest.mark.parametrize("key", ["qm-1", "qm-3", "qb-1", "issue:qb-1"])
     @pytest.mark.parametrize("form", ["qm-1", "issue:qb-1"])
     def test_a_thread_is_found_by_any_message_and_by_issue_in_both_forms(self, repo: Repo, form: str, key: str) -> None:
-        """spec: Message Record, thread_id; facts: 0.3, a root may be in the thread `issue:<id>` itself."""
+        """spec: Message Record, thread_id; the public tool puts a root into `issue:<id>` itself."""
         rooted = {"thread_id": form} if form.startswith("issue:") else {}
         repo.write(
             FILE,
@@ -195,6 +201,8 @@ class TestThreads:
 
 
 class TestWhoMaySendToWhom:
+    """spec: Validation Rules, Messages; ADR 11 and 12."""
+
     def test_an_unknown_droid_is_refused_with_a_suggestion(self, repo: Repo) -> None:
         """spec: Validation Rules, Messages 2 and 3."""
         repo.droids("ui-engineer", "backend-engineer")
@@ -245,6 +253,8 @@ class TestWhoMaySendToWhom:
 
 
 class TestTheInbox:
+    """spec: CLI Mapping, `queen msg inbox`; ADR 14."""
+
     def fill(self, repo: Repo) -> None:
         repo.write(
             FILE,
@@ -319,6 +329,8 @@ class TestTheInbox:
 
 
 class TestSearchAndStats:
+    """Beyond the spec: `queen msg search` and `stats`."""
+
     def test_search_looks_into_subject_and_body_in_any_case_newest_first(self, repo: Repo) -> None:
         repo.write(
             FILE,
@@ -362,6 +374,8 @@ class TestSearchAndStats:
 
 
 class TestDeleting:
+    """spec: Append-Only Semantics 3; ADR 17."""
+
     def test_a_deleted_message_is_hidden_everywhere_and_stays_in_the_file(self, repo: Repo) -> None:
         """spec: Append-Only Semantics 3; Message Record, deleted."""
         sent = repo.json("msg", "send", "b", "secret", "--issue", "qb-1", agent="a")
@@ -387,6 +401,8 @@ class TestDeleting:
 
 
 class TestWaiting:
+    """Beyond the spec: `queen msg wait`, so that nobody has to poll."""
+
     def test_it_returns_when_another_process_sends(self, repo: Repo) -> None:
         repo.write(FILE, repo.message("qm-other", **{"from": "c"}))
         waiting = repo.start("msg", "wait", "--agent", "b", "--from", "a", "--timeout", "50s", "--json")

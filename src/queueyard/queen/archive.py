@@ -7,6 +7,7 @@ file while it is replaced: what it wrote is carried over.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 import fcntl
 import os
 from typing import TYPE_CHECKING
@@ -56,7 +57,7 @@ def archive(store: Store, clock: Clock, *, before: datetime, dry_run: bool = Fal
         ASSIGNMENTS: lambda raw: _assignment_is_settled(raw, before),
         RESERVATIONS: lambda raw: _reservation_is_settled(raw, before, now),
     }
-    with store.locked():
+    with nullcontext() if dry_run else store.locked():
         return [_archive_one(store, clock, name, is_settled, dry_run=dry_run) for name, is_settled in judges.items()]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from queueyard.kernel.clock import BadTime, from_rfc3339
 from queueyard.kernel.events import Event, Kind, System, make_event
 from queueyard.kernel.ids import ulid_time
-from queueyard.queen.records import Assignment, Message, Raw, Reservation, is_migration, view_or_none
+from queueyard.queen.records import Assignment, Message, Raw, Reservation, fits, is_migration, view
 from queueyard.queen.rules import fold, moment_of, owner_of
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ _ENDS = {"completed": Kind.SUCCEEDED, "released": Kind.RELEASED, "reassigned": K
 
 def message_events(lines: Iterable[Raw], *, source: str) -> Iterator[Event]:
     """Queued when it is sent, then read and deleted; each once."""
-    return _events(lines, _of_message, queue="messages", source=source)
+    return _events(lines, Message, _of_message, queue="messages", source=source)
 
 
 def assignment_events(lines: Iterable[Raw], *, source: str) -> Iterator[Event]:
     """Started when it becomes active, then succeeded, released or canceled (reassigned)."""
-    return _events(lines, _of_assignment, queue="assignments", source=source)
+    return _events(lines, Assignment, _of_assignment, queue="assignments", source=source)
 
 
 def reservation_events(lines: Iterable[Raw], *, source: str) -> Iterator[Event]:
@@ -37,7 +37,7 @@ def reservation_events(lines: Iterable[Raw], *, source: str) -> Iterator[Event]:
 
     An expiry that nobody wrote down is not an event: it follows from `data.expires_at`.
     """
-    return _events(lines, _of_reservation, queue="reservations", source=source)
+    return _events(lines, Reservation, _of_reservation, queue="reservations", source=source)
 
 
 #: (kind, when it happened, what tells it from the same kind of change of the same item, further fields)
@@ -45,11 +45,16 @@ _Change = tuple[Kind, str, str, dict[str, Any]]
 
 
 def _events(
-    lines: Iterable[Raw], changes: Callable[[Raw, Raw], Iterator[_Change]], *, queue: str, source: str
+    lines: Iterable[Raw],
+    shape: type[Message | Assignment | Reservation],
+    changes: Callable[[Raw, Raw], Iterator[_Change]],
+    *,
+    queue: str,
+    source: str,
 ) -> Iterator[Event]:
     folded: dict[str, Raw] = {}
     for line in lines:
-        if is_migration(line):
+        if is_migration(line) or not fits(line, shape):
             continue
         item: str = line["id"]
         before = folded.get(item, {})
@@ -63,9 +68,7 @@ def _events(
 
 
 def _of_message(before: Raw, after: Raw) -> Iterator[_Change]:
-    message = view_or_none(after, Message)
-    if message is None:
-        return
+    message = view(after, Message)
     fields = {"group": message.issue_id or message.thread_id}
     if not before:
         data = {"to": message.to, "importance": message.importance}
@@ -77,9 +80,7 @@ def _of_message(before: Raw, after: Raw) -> Iterator[_Change]:
 
 
 def _of_assignment(before: Raw, after: Raw) -> Iterator[_Change]:
-    assignment = view_or_none(after, Assignment)
-    if assignment is None:
-        return
+    assignment = view(after, Assignment)
     fields = {"group": assignment.issue_id, "actor": owner_of(assignment), "reason": assignment.reason}
     if not before:
         data = {"assigned_by": assignment.assigned_by, "previous": assignment.previous_agent}
@@ -89,9 +90,7 @@ def _of_assignment(before: Raw, after: Raw) -> Iterator[_Change]:
 
 
 def _of_reservation(before: Raw, after: Raw) -> Iterator[_Change]:
-    reservation = view_or_none(after, Reservation)
-    if reservation is None:
-        return
+    reservation = view(after, Reservation)
     fields = {
         "group": reservation.issue_id,
         "actor": owner_of(reservation),
@@ -104,7 +103,9 @@ def _of_reservation(before: Raw, after: Raw) -> Iterator[_Change]:
     }
     if not before:
         yield Kind.STARTED, reservation.created_at, "reserved", fields
-    elif moment_of(reservation.expires_at) > moment_of(before["expires_at"]) and reservation.status not in _ENDS:
+    elif (
+        moment_of(reservation.expires_at) > moment_of(str(before.get("expires_at"))) and reservation.status not in _ENDS
+    ):
         # Only ever later: an old line that git has brought in again renews nothing.
         # Other tools do not write down when; then it is told at the start.
         yield Kind.RENEWED, reservation.renewed_at or reservation.created_at, reservation.expires_at, fields

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from queueyard.kernel.atomic import read_document, read_lines, replace_file
-from queueyard.queen.records import Raw, decode, is_migration
+from queueyard.queen.records import Message, Raw, decode_record, is_migration
 from queueyard.queen.rules import fold
 from queueyard.queen.store import MESSAGES, Store
 
@@ -46,7 +46,7 @@ def is_current(store: Store) -> bool:
 def _built(store: Store) -> IdxJson:
     folded: dict[str, Raw] = {}
     numbers: dict[str, int] = {}
-    for line in read_lines(store.home.beads / MESSAGES, decode, on_bad=lambda _: None):
+    for line in read_lines(store.home.beads / MESSAGES, lambda raw: decode_record(raw, Message), on_bad=lambda _: None):
         if not is_migration(line.value):
             identifier = line.value["id"]
             folded[identifier] = fold(folded.get(identifier), line.value)

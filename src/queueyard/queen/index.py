@@ -266,7 +266,8 @@ class MessageIndex:
         replace_file(self._folder / name, builder.build(self._samples(builder.start, builder.end)))
 
     def _built(self, start: int, end: int) -> Segment:
-        return Segment(memoryview(self._builder(start, end).build([])))
+        with explaining("read", self._messages):
+            return Segment(memoryview(self._builder(start, end).build([])))
 
     def _builder(self, start: int, end: int) -> SegmentBuilder:
         builder = SegmentBuilder(start)

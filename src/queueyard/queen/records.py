@@ -240,8 +240,21 @@ def decode_record(line: bytes, kind: type[Message | Assignment | Reservation]) -
     """Like `decode`. ValidationError too if a field has a type that it has in no such record; null always fits."""
     raw = decode(line)
     if not is_migration(raw):
-        msgspec.convert({key: value for key, value in raw.items() if value is not None}, kind)
+        _refuse_misfit(raw, kind)
     return raw
+
+
+def fits(raw: Raw, kind: type[Message | Assignment | Reservation]) -> bool:
+    """Whether every field of this line has the type that it has in such a record; null always fits."""
+    try:
+        _refuse_misfit(raw, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _refuse_misfit(raw: Raw, kind: type[Message | Assignment | Reservation]) -> None:
+    msgspec.convert({key: value for key, value in raw.items() if value is not None}, kind)
 
 
 def is_migration(raw: Raw) -> bool:
