@@ -34,9 +34,15 @@ class Answer:
 
     @property
     def fault(self) -> dict[str, Any]:
-        """Stderr as the one JSON object that `--json` makes of an error."""
-        told: dict[str, Any] = json.loads(self.stderr)
+        """The JSON object that `--json` makes of an error: the last line of stderr."""
+        told: dict[str, Any] = json.loads(self.stderr.splitlines()[-1])
         return told
+
+    @property
+    def warnings(self) -> list[str]:
+        """What `--json` makes of warnings: an object each, on stderr."""
+        told = [json.loads(line) for line in self.stderr.splitlines()]
+        return [one["warning"] for one in told if "warning" in one]
 
 
 def find_script(name: str) -> Path:

@@ -44,8 +44,9 @@ class TestLinesThatNobodyCanRead:
         answer = repo.queen("msg", "inbox", "--json", agent="b")
 
         assert (answer.code, [one["id"] for one in answer.json]) == (0, ["qm-2", "qm-1"])
-        assert answer.stderr.startswith(f"warning: {path}: line 2 (byte {byte}): ")
-        assert answer.stderr.endswith("; see: queen doctor\n")
+        assert len(answer.warnings) == 1
+        assert answer.warnings[0].startswith(f"{path}: line 2 (byte {byte}): ")
+        assert answer.warnings[0].endswith("; see: queen doctor")
         assert path.read_bytes() == before
 
     @pytest.mark.parametrize(
@@ -62,8 +63,8 @@ class TestLinesThatNobodyCanRead:
         answer = repo.queen(*words, "--json")
 
         assert (answer.code, sorted(one["id"] for one in answer.json)) == (0, ["1", "3"])
-        assert answer.stderr.startswith(f"warning: {path}: line 2 (byte ")
-        assert "(and 1 more); see: queen doctor" in answer.stderr
+        assert answer.warnings[0].startswith(f"{path}: line 2 (byte ")
+        assert answer.warnings[0].endswith("(and 1 more); see: queen doctor")
 
     def test_after_a_torn_tail_the_next_record_is_whole(self, repo: Repo) -> None:
         """ADR 3: an append first ends a line that has no end."""
@@ -88,9 +89,8 @@ class TestLinesThatNobodyCanRead:
 
         answer = repo.queen("reserve", "src/x", "--json", agent="b")
 
-        warning, fault = answer.stderr.splitlines()
-        assert warning.startswith("warning: ")
-        assert '"kind":"ReservationConflict"' in fault
+        assert len(answer.warnings) == 1
+        assert answer.fault["kind"] == "ReservationConflict"
 
 
 class TestWhatIsTyped:

@@ -198,6 +198,20 @@ class TestWhereIsBeads:
         assert [one["path"] for one in repo.queen("check", "src/x.ts", "--json", agent="b").json] == ["src/x.ts"]
         assert repo.queen("check", "src/x.ts", agent="b").code == 1
 
+    def test_a_copy_that_git_checked_out_into_a_worktree_does_not_split_the_repository(
+        self, repo: Repo, tmp_path: Path
+    ) -> None:
+        """spec: File Locations, "shared across worktrees"; also where .beads is tracked."""
+        repo.git("init", "--quiet")
+        repo.queen("msg", "send", "b", "hello", agent="a")
+        repo.git("add", ".beads")
+        repo.git("commit", "--quiet", "-m", "first")
+        linked = tmp_path / "linked"
+        assert repo.git("worktree", "add", "--quiet", str(linked)).returncode == 0
+        assert (linked / ".beads").is_dir()
+
+        assert self.found_from(repo, linked) == repo.beads
+
     def test_nowhere(self, repo: Repo, tmp_path: Path) -> None:
         answer = repo.queen("reserved", "--json", cwd=tmp_path)
 

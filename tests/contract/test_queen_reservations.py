@@ -431,6 +431,23 @@ class TestMayIEdit:
         assert told["kind"] == "StorageFailed"
         assert str(repo.beads / FILE) in told["error"]
 
+    def test_it_says_no_while_a_line_that_nobody_can_read_may_say_no(self, repo: Repo) -> None:
+        """Fails closed; a torn last line was never acknowledged and may be passed over."""
+        repo.write(FILE, repo.reservation("qr-1", "docs/**", "a"))
+        with (repo.beads / FILE).open("a") as stream:
+            stream.write('{"id":"qr-2","pattern":"src/**"')
+
+        assert repo.queen("check", "src/x.ts", agent="b").code == 0
+        with (repo.beads / FILE).open("a") as stream:
+            stream.write(":broken}\n")
+        told = repo.refused("check", "src/x.ts", agent="b")
+
+        assert told["kind"] == "CannotTell"
+        assert "line 2" in told["error"]
+        assert "queen doctor" in told["hint"]
+        repo.queen("doctor", "--fix")
+        assert repo.queen("check", "src/x.ts", agent="b").code == 0
+
 
 class TestTheGuard:
     """Beyond the spec: `queen guard`, with real git."""

@@ -52,7 +52,13 @@ class Output:
         self._stderr.write(line + "\n")
 
     def warn(self, line: str) -> None:
-        self.note(f"{self.style('warning:', 'yellow', stream=self._stderr)} {line}")
+        """Something is wrong, but not so that the command fails; under JSON an object of its own on stderr."""
+        if self.as_json:
+            import msgspec  # noqa: PLC0415  hardly any command warns
+
+            self.note(msgspec.json.encode({"warning": line}).decode())
+        else:
+            self.note(f"{self.style('warning:', 'yellow', stream=self._stderr)} {line}")
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Aligned columns on stdout; on a terminal the last column is cut where the line ends."""
@@ -122,11 +128,19 @@ def _terminal_columns() -> int:
     return shutil.get_terminal_size().columns
 
 
+def printable(text: str) -> str:
+    """Somebody's text, for a terminal: lines and tabs stay, escape sequences and what no stream takes do not."""
+    return "".join(" " if _is_control(character) and character not in "\n\t" else character for character in text)
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) in {"Cc", "Cs"}
+
+
 def _one_line(cell: object) -> str:
     if cell is None:
         return "-"
-    # Escape sequences in somebody's subject line must not reach the terminal, and no stream takes lone surrogates.
-    return "".join(" " if unicodedata.category(character) in {"Cc", "Cs"} else character for character in str(cell))
+    return "".join(" " if _is_control(character) else character for character in str(cell))
 
 
 def _width(text: str) -> int:

@@ -81,6 +81,7 @@ class Call:
         self.show_many(messages, ("", "ID", "FROM", "TO", "AGE", "SUBJECT"), rows, empty)
 
     def show_message(self, message: Message) -> None:
+        from queueyard.kernel.output import printable  # noqa: PLC0415
         from queueyard.queen.records import to_raw  # noqa: PLC0415
 
         if self.as_json:
@@ -95,8 +96,8 @@ class Call:
         facts += [("Importance", message.importance), ("Id", message.id)]
         for name, value in facts:
             if value:
-                self.out.text(f"{self.out.style(name + ':', 'bold')} {value}")
-        self.out.text(f"\n{message.body}")
+                self.out.text(f"{self.out.style(name + ':', 'bold')} {printable(value)}")
+        self.out.text(f"\n{printable(message.body)}")
 
     def show_assignments(self, assignments: Sequence[Assignment], empty: str) -> None:
         from queueyard.queen.rules import owner_of  # noqa: PLC0415

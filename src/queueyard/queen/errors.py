@@ -11,6 +11,7 @@
     ├── IllegalMove      the lifecycle has no such step
     ├── AlreadyHeld      another agent works on the issue
     ├── ReservationConflict  another agent holds overlapping files
+    ├── CannotTell       a line that nobody can read may say no
     ├── TimedOut         nothing came within the time that was given
     └── NotYours         the record belongs to another agent
 
@@ -66,6 +67,10 @@ class TimedOut(QueueyardError):
 
 
 class NotYours(QueueyardError):
+    pass
+
+
+class CannotTell(QueueyardError):
     pass
 
 

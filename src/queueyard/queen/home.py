@@ -1,7 +1,8 @@
 """Where queen lives: finds the `.beads` folder, and the root that patterns and paths are relative to.
 
-Order: `BEADS_DIR`; else upwards from the current folder; else, in a linked git worktree, beside the common git
-folder. A `.beads/redirect` file leads on to another folder. The droids stand in `.factory/droids/` beside `.beads`.
+Order: `BEADS_DIR`; else upwards from the current folder; in a linked git worktree, beside the common git folder, even
+where the worktree has a checked-out copy of its own. A `.beads/redirect` file leads on to another folder. The droids
+stand in `.factory/droids/` beside `.beads`.
 """
 
 from __future__ import annotations
@@ -79,12 +80,14 @@ def relative_path(text: str, home: Home, cwd: Path) -> str:
 
 
 def _search(start: Path) -> Path | None:
-    for folder in (start, *start.parents):
-        if (folder / ".beads").is_dir():
-            return folder / ".beads"
     common = _common_git_folder(start)
-    beside = common.parent / ".beads" if common else None
-    return beside if beside and beside.is_dir() else None
+    shared = common.parent / ".beads" if common and (common.parent / ".beads").is_dir() else None
+    own = next((folder / ".beads" for folder in (start, *start.parents) if (folder / ".beads").is_dir()), None)
+    if own is None:
+        return shared
+    # What git checked out into a linked worktree is a copy; all share the repository's own (spec: File Locations).
+    is_copy = own.parent == _work_tree(start) and not (own / "redirect").is_file()
+    return shared if shared and is_copy else own
 
 
 def _follow_redirects(beads: Path) -> Path:

@@ -98,6 +98,9 @@ class MessageIndex:
     def bad_lines(self) -> list[tuple[int, int, str]]:
         """Number, offset and reason of each line that is no record."""
         bad = [fault for segment in self._segments() for fault in segment.bad]
+        end = self._tail.end if self._tail is not None else len(self)
+        if self._seen and os.pread(self._descriptor, self._seen[2] - end, end).strip():
+            bad.append((end, "torn last line"))
         return [(self._line_number(offset), offset, reason) for offset, reason in bad]
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ import msgspec
 
 from queueyard.kernel.clock import BadTime, Clock, from_rfc3339, to_rfc3339
 from queueyard.kernel.ids import new_id
-from queueyard.queen.errors import NotYours, ReservationConflict, UnknownRecord
+from queueyard.queen.errors import CannotTell, NotYours, ReservationConflict, UnknownRecord
 from queueyard.queen.glob_index import GlobIndex
 from queueyard.queen.globs import BadPattern, Glob, parse, relation, witness
 from queueyard.queen.records import Raw, Reservation, ReservationStatus
@@ -34,6 +34,8 @@ from queueyard.queen.store import RESERVATIONS, Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from queueyard.kernel.atomic import BadLine
 
 
 class Reserved(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +89,11 @@ class Book:
                 glob = glob_of(record)
                 if glob is not None:
                     self._globs.add(identifier, glob)
+
+    @property
+    def unreadable(self) -> list[BadLine]:
+        """Lines that may be reservations; a torn one is none, since nobody was told that it was made."""
+        return self._store.reservations.bad
 
     def overlapping(self, glob: Glob, now: datetime) -> list[Reservation]:
         return self._in_force(self._globs.overlapping(glob), now)
@@ -228,8 +235,13 @@ def conflicts(book: Book, clock: Clock, *, agent: str | None = None) -> list[Ove
 
 
 def check(book: Book, clock: Clock, *, agent: str, paths: Sequence[str]) -> list[Verdict]:
-    """For each path: may `agent` edit it now? No, if anybody else holds it exclusively."""
+    """For each path: may `agent` edit it now? No, if anybody else holds it exclusively.
+
+    CannotTell if a line of the reservations cannot be read: it may be the one that says no.
+    """
     book.refresh()
+    if book.unreadable:
+        raise CannotTell(f"may be held: {book.unreadable[0]}", hint="See: queen doctor    (--fix sets it aside)")
     now = clock.now()
     verdicts = []
     for path in paths:

@@ -73,7 +73,10 @@ class Ledger(Generic[_Record]):
         self._state: tuple[int, ...] | None = None
         #: whether the last line that was taken had no newline, so that it may still become another one
         self._ends_open = False
+        #: lines that nobody can read
         self.bad: list[BadLine] = []
+        #: a last line without its end: a writer died there, or still writes
+        self.torn: BadLine | None = None
 
     def refresh(self) -> list[str] | None:
         """See the file as it is now: the ids that changed, or None if it was read anew from its start."""
@@ -111,6 +114,7 @@ class Ledger(Generic[_Record]):
 
     def _read_new_lines(self) -> list[str]:
         changed = []
+        self.torn = None
         new = read_lines(
             self.path, _keep_text, start=self._read_to, first_number=self._lines_read + 1, on_bad=self.bad.append
         )
@@ -120,7 +124,8 @@ class Ledger(Generic[_Record]):
                 identifier = self._take(decode(text))
             except NOT_UNDERSTOOD as fault:
                 if not text.endswith(b"\n"):
-                    break  # torn: a writer died there, or still writes
+                    self.torn = BadLine(self.path, line.number, line.offset, "torn last line")
+                    break
                 self.bad.append(BadLine(self.path, line.number, line.offset, str(fault)))
             else:
                 changed += [identifier] if identifier else []
@@ -288,7 +293,9 @@ class Store:
         """Lines that nobody can read, in the files that were looked at so far."""
         path = self.home.beads / MESSAGES
         in_messages = [BadLine(path, number, offset, why) for number, offset, why in self._index.bad_lines()]
-        return [*in_messages, *self.assignments.bad, *self.reservations.bad]
+        ledgers = (self.assignments, self.reservations)
+        in_ledgers = [bad for ledger in ledgers for bad in (*ledger.bad, *filter(None, [ledger.torn]))]
+        return [*in_messages, *in_ledgers]
 
     def close(self) -> None:
         self._index.close()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from queueyard.kernel.output import Output
+from queueyard.kernel.output import Output, printable
 from queueyard.kernel.testing import FakeClock
 
 
@@ -36,6 +36,10 @@ def test_data_goes_to_stdout_and_talk_to_stderr() -> None:
 
     assert out.getvalue() == "data\n"
     assert err.getvalue() == "talk\nwarning: careful\n"
+
+
+def test_somebodys_text_keeps_its_lines_but_sends_no_escape_sequence() -> None:
+    assert printable("one\n\ttwo \x1b[2Jthree \ud800") == "one\n\ttwo  [2Jthree  "
 
 
 def test_json_is_one_document_with_a_newline() -> None:
