@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _VALUE_OF = {character: value for value, character in enumerate(_ALPHABET)}
 _READ_AS = str.maketrans("ILOilo", "110110")
 _RANDOM_BITS = 80
@@ -123,4 +124,5 @@ def _milliseconds(moment: datetime) -> int:
 
 
 def _encode(value: int) -> str:
-    return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -5, -5))
+    # Two characters at a time: ten bits have few enough values for a table.
+    return "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -10, -10)])

@@ -5,7 +5,7 @@ Looking changes nothing. A repair keeps what it takes away: lines that nobody ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,6 +32,8 @@ from queueyard.queen.store import ARCHIVE, ASSIGNMENTS, MESSAGES, RESERVATIONS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from queueyard.queen.index import MessageIndex
+    from queueyard.queen.records import Raw
     from queueyard.queen.service import Queen
 
 _KINDS = {MESSAGES: Message, ASSIGNMENTS: Assignment, RESERVATIONS: Reservation}
@@ -183,11 +185,21 @@ def _overlaps(queen: Queen) -> _Look:
 def _index(queen: Queen) -> _Look:
     """Compare the index with the file, message by message; misfits are told by their own check."""
     folded = {key: raw for key, raw in queen.store.every_message(lambda _: None).items() if view_or_none(raw, Message)}
-    wrong = queen.store.messages(lambda index: [key for key, raw in folded.items() if index.get(key) != raw])
+    wrong = queen.store.messages(lambda index: _wrong_in(index, folded))
     if wrong:
         problem = f"the message index is wrong about {len(wrong)} messages, for example {wrong[0]}"
         finding = Finding(check="index", problem=problem, advice="--fix builds it anew", fixable=True)
         yield finding, queen.store.forget_index
+
+
+def _wrong_in(index: MessageIndex, folded: Mapping[str, Raw]) -> list[str]:
+    recipients = {raw["to"] for raw in folded.values() if raw.get("to")}
+    inboxes = {agent: {raw["id"] for raw in index.received_by(agent)} for agent in recipients}
+    return [
+        identifier
+        for identifier, raw in folded.items()
+        if index.get(identifier) != raw or (raw.get("to") and identifier not in inboxes[raw["to"]])
+    ]
 
 
 def _idx_json(queen: Queen) -> _Look:

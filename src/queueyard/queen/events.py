@@ -53,6 +53,7 @@ def _events(
     source: str,
 ) -> Iterator[Event]:
     folded: dict[str, Raw] = {}
+    told: set[tuple[str, Kind, str]] = set()
     for line in lines:
         if is_migration(line) or not fits(line, shape):
             continue
@@ -60,6 +61,9 @@ def _events(
         before = folded.get(item, {})
         folded[item] = fold(before or None, line)
         for kind, when, change, fields in changes(before, folded[item]):
+            if (item, kind, change) in told:
+                continue
+            told.add((item, kind, change))
             at = _moment(when, item)
             known = {name: value for name, value in fields.items() if value}
             yield make_event(

@@ -202,7 +202,6 @@ _KEY_ORDER = (
     "previous_agent",
     "previous_droid",
 )
-_PLACE = {key: place for place, key in enumerate(_KEY_ORDER)}
 
 _Record = TypeVar("_Record", Message, Assignment, Reservation)
 
@@ -222,8 +221,8 @@ def view_or_none(raw: Raw, kind: type[_Record]) -> _Record | None:
 
 def encode(raw: Raw) -> bytes:
     """One line, without its newline: known keys in the order of the schema, then the others as they came."""
-    ordered = sorted(raw.items(), key=lambda item: _PLACE.get(item[0], len(_PLACE)))
-    return msgspec.json.encode(dict(ordered))
+    known = {key: raw[key] for key in _KEY_ORDER if key in raw}
+    return msgspec.json.encode(known | raw)
 
 
 def decode(line: bytes) -> Raw:

@@ -30,7 +30,7 @@ from queueyard.queen.rules import (
     owner_of,
     with_owner,
 )
-from queueyard.queen.store import RESERVATIONS, Store
+from queueyard.queen.store import RESERVATIONS, TORN, Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +93,7 @@ class Book:
     @property
     def unreadable(self) -> list[BadLine]:
         """Lines that may be reservations; a torn one is none, since nobody was told that it was made."""
-        return self._store.reservations.bad
+        return [line for line in self._store.reservations.bad if line.reason != TORN]
 
     def overlapping(self, glob: Glob, now: datetime) -> list[Reservation]:
         return self._in_force(self._globs.overlapping(glob), now)

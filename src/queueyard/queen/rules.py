@@ -173,7 +173,7 @@ def check_agent(name: str, droids: Collection[str] | None) -> str:
 
     `droids` is None where the repository has no `.factory/droids/`; then every plain name is accepted.
     """
-    if not name.isprintable() or not name or any(character.isspace() for character in name):
+    if not name.isprintable() or name.split() != [name]:
         raise InvalidValue(f"not a droid name: {name!r}", hint="Use a name without spaces, such as ui-engineer.")
     if droids is None or name in droids or name in ALWAYS_KNOWN:
         return name
@@ -188,6 +188,13 @@ def check_importance(text: str) -> Importance:
         return Importance(text)
     except ValueError:
         raise InvalidValue(f"unknown importance: {text!r}", hint=f"Use one of: {', '.join(Importance)}.") from None
+
+
+def check_status(text: str) -> AssignmentStatus:
+    try:
+        return AssignmentStatus(text)
+    except ValueError:
+        raise InvalidValue(f"unknown status: {text!r}", hint=f"Use one of: {', '.join(AssignmentStatus)}.") from None
 
 
 def check_line(line: bytes, *, what: str) -> bytes:

@@ -11,17 +11,18 @@ used for long: it notices what other processes write. It is not meant to be shar
 
 from __future__ import annotations
 
+from functools import cached_property
+from importlib import import_module
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from queueyard.kernel.clock import SYSTEM_CLOCK, Clock, parse_since
-from queueyard.queen import assignments, messages, reservations
+from queueyard.queen import messages
 from queueyard.queen.errors import ReservationConflict, TimedOut
 from queueyard.queen.home import Home, find_home, relative_path
 from queueyard.queen.records import Assignment, AssignmentStatus, Message, Reservation
-from queueyard.queen.reservations import Book, Overlap, Reserved, Verdict
-from queueyard.queen.rules import check_agent
+from queueyard.queen.rules import check_agent, check_status
 from queueyard.queen.settings import QueenSettings, identity, load, parse_ttl
 from queueyard.queen.store import MESSAGES, Store
 from queueyard.queen.waiting import wait_until
@@ -33,8 +34,23 @@ if TYPE_CHECKING:
 
     from queueyard.kernel.atomic import BadLine
     from queueyard.kernel.settings import Settled
+    from queueyard.queen import assignments, reservations
     from queueyard.queen.assignments import Next
     from queueyard.queen.messages import Stats
+    from queueyard.queen.reservations import Book, Overlap, Reserved, Verdict
+else:
+
+    class _OnDemand:
+        """A module that is imported when first used: whoever reads mail need not wait for the globs."""
+
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(import_module(self._name), attribute)
+
+    assignments = _OnDemand("queueyard.queen.assignments")
+    reservations = _OnDemand("queueyard.queen.reservations")
 
 
 class Queen:
@@ -48,7 +64,6 @@ class Queen:
         self.origin = settled.origin
         self.store = Store(home, clock=clock, lock_timeout_s=settled.values.lock_timeout_s)
         self.store.finish_interrupted()
-        self.book = Book(self.store)
         self._cwd = cwd or home.root
         self.clock = clock
 
@@ -83,6 +98,11 @@ class Queen:
     def agent(self) -> str:
         """Who is calling. NoIdentity if nobody said, UnknownAgent if there is no such droid."""
         return check_agent(identity(self.settings), self.store.droids())
+
+    @cached_property
+    def book(self) -> Book:
+        """The reservations that hold now."""
+        return reservations.Book(self.store)
 
     def droids(self) -> list[str] | None:
         """The droids of the repository; None where it has no `.factory/droids/`."""
@@ -204,7 +224,7 @@ class Queen:
     def assignments(
         self, *, agent: str | None = None, issue: str | None = None, status: str | None = None
     ) -> list[Assignment]:
-        wanted = AssignmentStatus(status) if status else None
+        wanted = check_status(status) if status else None
         return assignments.listed(self.store, agent=agent, issue=issue, status=wanted)
 
     # --- reservations ------------------------------------------------------------------------------------------------

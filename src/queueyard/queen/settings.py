@@ -98,6 +98,8 @@ def check_name(name: str) -> str:
 def store_setting(beads: Path, name: str, value: str) -> Path:
     """Write one setting into the file; all other lines, comments too, stay as they are. The path of the file."""
     name, value = check_name(name), value.strip()
+    if not value.isprintable():
+        raise InvalidValue(f"a setting is one line of text, not {value!r}", hint="Leave out what cannot be printed.")
     settle(QueenSettings, [Layer(name="command line", values={name: value})])
     path = beads / CONFIG_NAME
     text = read_document(path, lambda raw: raw.decode("utf-8"), repair=f"Correct it: $EDITOR {path}") or ""

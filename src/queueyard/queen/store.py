@@ -53,6 +53,8 @@ ASSIGNMENTS: Final = "queen_assignments.jsonl"
 RESERVATIONS: Final = "queen_reservations.jsonl"
 ARCHIVE = "queen_archive"
 _UNFINISHED = "unfinished.json"
+#: why a line cannot be read whose writer died; nobody was told that it was written
+TORN = "torn line"
 
 _Ledgers = Literal["queen_assignments.jsonl", "queen_reservations.jsonl"]
 _Record = TypeVar("_Record", Assignment, Reservation)
@@ -126,7 +128,9 @@ class Ledger(Generic[_Record]):
                 if not text.endswith(b"\n"):
                     self.torn = BadLine(self.path, line.number, line.offset, "torn last line")
                     break
-                self.bad.append(BadLine(self.path, line.number, line.offset, str(fault)))
+                # A record ends with a brace: without it, this is what a dying writer left and the next one closed.
+                reason = str(fault) if text.rstrip().endswith(b"}") else TORN
+                self.bad.append(BadLine(self.path, line.number, line.offset, reason))
             else:
                 changed += [identifier] if identifier else []
             self._read_to, self._lines_read = line.offset + len(text), line.number
