@@ -228,8 +228,11 @@ def _recent(store: Store, agent: str) -> list[Message]:
 
 
 def _raw(store: Store, identifier: str) -> Raw:
-    """The folded record with every key it has, also those of other tools."""
-    return store.messages(lambda index: index.get(identifier)) or store.archived_message(identifier) or {}
+    """The folded record with every key it has, also those of other tools. UnknownRecord if it is gone."""
+    raw = store.messages(lambda index: index.get(identifier)) or store.archived_message(identifier)
+    if raw is None:
+        raise UnknownRecord(f"no message {identifier!r} any more", hint="List yours: queen msg inbox")
+    return raw
 
 
 def _archived(store: Store) -> dict[str, Raw]:
