@@ -68,5 +68,5 @@ $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.base
 	@echo "installing what tests and checks need"
-	@$(PIP) --editable '.[dev,embedded,mcp]'
+	@$(PIP) --editable '.[dev,panqueue,ops,postgres,embedded,ml,mcp]'
 	@touch $@

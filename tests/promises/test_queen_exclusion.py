@@ -201,7 +201,7 @@ def test_twelve_that_ask_for_the_next_issue_never_get_the_same(root: Path) -> No
 
 
 def test_an_issue_that_all_take_from_each_other_is_never_in_two_hands(root: Path) -> None:
-    rounds = ROUNDS // 10
+    rounds = ROUNDS // 20
 
     with Rivals(root) as rivals:
         for _ in range(rounds):

@@ -56,9 +56,9 @@ def next_issue(store: Store, clock: Clock, *, agent: str, worktree: str | None =
     issues = _issues(store)
     with store.locked():
         store.assignments.refresh()
+        held = {one.issue_id for one in store.assignments.all() if one.status is AssignmentStatus.ACTIVE}
         for issue in ready_issues(issues, clock.now()):
-            held = holder_of(issue.id, store.assignments.all())
-            if held is None and issue.assignee in {None, "", agent}:
+            if issue.id not in held and issue.assignee in {None, "", agent}:
                 claimed = _assign(
                     store, clock, issue=issue.id, agent=agent, by=agent, take=False, worktree=worktree, reason=None
                 )

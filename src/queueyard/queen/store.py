@@ -280,7 +280,9 @@ class Store:
             if state != self._droids_state:
                 names = os.listdir(self._droids_folder) if state else []  # noqa: PTH208  before every message
                 self._droids = {name[:-3] for name in names if name.endswith(".md") and name[0] != "."}
-                self._droids_state = state
+                # Times of files tick in milliseconds: what comes in the same tick does not move a time this young.
+                is_settled = bool(state) and SYSTEM_CLOCK.now().timestamp() - state[3] / 1e9 > 1
+                self._droids_state = state if is_settled else ()
         return self._droids if state else None
 
     def issues(self) -> dict[str, Issue] | None:

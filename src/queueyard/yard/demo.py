@@ -87,7 +87,7 @@ def run_demo(out: Output, *, keep: bool) -> None:
         out.text(out.style(f"\n== {system} ==", "bold"))
         scene(stage)
     out.text(out.style("\n== done ==", "bold"))
-    out.text(f"{len(scenes)} of 5 systems shown; the others are being built.")
+    out.text(f"{len(scenes)} of 5 systems shown; the scenes of the others are still to be written.")
     if keep:
         out.text(f"The yard is yours: cd {folder} && queen --agent ana watch")
     else:

@@ -325,6 +325,20 @@ def test_droids_are_the_markdown_files_that_are_not_hidden(store: Store, home: H
     assert store.droids() == {"ui", "api", "v1.2"}
 
 
+def test_a_droid_that_comes_right_after_a_look_is_known_to_the_next(store: Store, home: Home) -> None:
+    """The time of the folder does not move, because its clock ticks too slowly."""
+    home.droids.mkdir(parents=True)
+    (home.droids / "ui.md").touch()
+    moment_ns = home.droids.stat().st_mtime_ns
+    before = store.droids()
+
+    (home.droids / "api.md").touch()
+    os.utime(home.droids, ns=(moment_ns, moment_ns))
+
+    assert before == {"ui"}
+    assert store.droids() == {"ui", "api"}
+
+
 def test_of_an_issue_the_last_line_counts_and_what_is_no_issue_is_left_out(store: Store, write: Writer) -> None:
     write(
         "issues.jsonl",

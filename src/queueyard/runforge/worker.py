@@ -1,0 +1,360 @@
+"""The daemon: starts what is due, sees what ends, and keeps queue.json, group.json and daemon.json up to date.
+
+One thread, one selector. It waits for the end of a process, for a message through the pipe, for a signal, or for the
+next thing that is due; it acts on each at once. Twice a second it looks at files that tools without a pipe may have
+written. What it decides goes to the journal before it happens; the files for others follow, at most five times a
+second, and never take more than a small share of its time.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+import gc
+import os
+import selectors
+import stat
+from typing import TYPE_CHECKING, TypedDict
+
+from queueyard.kernel.errors import LockTimeout, QueueyardError, StorageFailed, UnsafePath, explaining
+from queueyard.kernel.lifecycle import Lifecycle, Phase
+from queueyard.kernel.locks import FileLock
+from queueyard.runforge.agenda import Agenda
+from queueyard.runforge.crew import Crew
+from queueyard.runforge.errors import DaemonRunning
+from queueyard.runforge.hooks import Hooks
+from queueyard.runforge.recorder import Recorder
+from queueyard.runforge.records import DaemonFile, DaemonState, JobState, Limits
+from queueyard.runforge.rules import ended, local_iso
+from queueyard.runforge.scribe import Scribe
+from queueyard.runforge.store import WAKE_FOR_SNAPSHOT
+from queueyard.runforge.tokens import daemon_started, daemon_stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from queueyard.runforge.group_files import GroupFiles
+    from queueyard.runforge.records import Entry, Raw
+    from queueyard.runforge.settings import RunforgeSettings
+    from queueyard.runforge.state import Change
+    from queueyard.runforge.store import Store
+
+#: spec: Health Check; others call us dead after 30 s without
+HEARTBEAT_EVERY_S = 5.0
+#: how soon a tool that only writes files is noticed
+LOOK_EVERY_S = 0.5
+#: daemon.json also tells how many jobs run, but need not do so more often
+_BEAT_AT_MOST_EVERY_S = 1.0
+_PIPE_BYTES = 65_536
+
+
+class _Now(TypedDict):
+    """The moment, as files and as timers have it."""
+
+    at: str
+    now_s: float
+
+
+class Daemon:
+    """One life of the daemon: `run` returns when it was asked to stop and nothing runs any more."""
+
+    def __init__(
+        self,
+        store: Store,
+        groups: GroupFiles,
+        settings: RunforgeSettings,
+        *,
+        environment: Mapping[str, str],
+        say: Callable[[str], None],
+        complain: Callable[[str], None],
+        lifecycle: Lifecycle,
+    ) -> None:
+        self._store = store
+        self._groups = groups
+        self._settings = settings
+        self._clock = store.clock
+        self._say = say
+        self._complain = complain
+        self._lifecycle = lifecycle
+        self._workspace = store.workspace
+        self._selector = selectors.DefaultSelector()
+        self._recorder = Recorder(store, self._clock, complain)
+        self._crew = Crew(
+            store, self._recorder, settings, self._selector, environment=environment, say=say, complain=complain
+        )
+        self._hooks = Hooks(self._selector, self._clock, complain)
+        self._scribe = Scribe(store, groups, self._clock, complain=complain, on_group_end=self._on_end_of_group)
+        self._agenda = Agenda(store.state)
+        self._news: list[Change] = []
+        self._fails_fast: dict[str, bool] = {}
+        self._started_at = ""
+        self._beat_at_s = float("-inf")
+        self._beat_told: tuple[DaemonState, int, int] | None = None
+        self._look_at_s = float("-inf")
+        self._grace_ends_s: float | None = None
+        self._pipe = -1
+
+    def run(self) -> None:
+        """Serve the workspace until a signal. DaemonRunning if another daemon does, CorruptFile if the state is."""
+        with ExitStack() as stack:
+            self._take_over(stack)
+            self._beat()
+            self._say(daemon_started(os.getpid(), self._settings.max_parallel))
+            self._pick_up()
+            self._selector.register(self._lifecycle.fileno(), selectors.EVENT_READ, self._on_signal)
+            while not self._is_over:
+                self._work()
+                for key, _ in self._selector.select(self._idle_s()):
+                    key.data()
+            self._leave()
+
+    # --- start and end -----------------------------------------------------------------------------------------------
+
+    def _take_over(self, stack: ExitStack) -> None:
+        """Be the only daemon, see the queue as it is, and be reachable: in one step, under the lock."""
+        with self._store.locked():
+            lock = FileLock(self._workspace.daemon_lock, timeout_s=0.0, clock=self._clock)
+            try:
+                lock.acquire()
+            except LockTimeout as fault:
+                raise self._someone_else() from fault
+            stack.callback(lock.release)
+            # spec: Single Instance Lock; the number alone, as other tools expect it
+            with suppress(OSError):
+                self._workspace.daemon_lock.write_text(str(os.getpid()), encoding="ascii")
+            self._pipe = self._open_pipe()
+            stack.callback(os.close, self._pipe)
+            self._news = self._store.follow()
+            self._news.clear()
+            self._started_at = local_iso(self._clock.now())
+            limits = Limits(max_parallel=self._settings.max_parallel, gpu_slots=self._settings.gpu_slots)
+            self._store.commit(limits, durable=False)
+            self._store.tell_later()
+        # Runs start in the workspace: inheriting it is cheaper than changing to it each time.
+        with explaining("go to", self._workspace.root):
+            os.chdir(self._workspace.root)
+        self._agenda = Agenda(self._store.state, policy=self._settings.policy)
+        self._selector.register(self._pipe, selectors.EVENT_READ, self._on_message)
+        stack.callback(self._selector.close)
+
+    def _someone_else(self) -> DaemonRunning:
+        known = self._store.daemon()
+        with suppress(OSError):
+            pid = self._workspace.daemon_lock.read_text(encoding="ascii", errors="replace").strip()
+            since = f" since {known.started_at}" if known and str(known.pid) == pid else ""
+            return DaemonRunning(
+                f"a daemon with pid {pid} serves {self._workspace.root} already{since}", hint=f"Stop it: kill {pid}"
+            )
+        return DaemonRunning(f"a daemon serves {self._workspace.root} already", hint="See: runforge-cli queue-status")
+
+    def _open_pipe(self) -> int:
+        path = self._workspace.wake
+        with explaining("make", path):
+            if path.exists() and not stat.S_ISFIFO(path.stat().st_mode):
+                path.unlink()
+            with suppress(FileExistsError):
+                os.mkfifo(path)
+            # Open for both, or it would be at its end whenever no command has it open.
+            return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def _pick_up(self) -> None:
+        """Go on where the last daemon ended: adopt what still runs, settle what does not."""
+        state = self._store.state
+        self._scribe.note_groups(state.unsaved)
+        self._recorder.add(*self._agenda.fill(**self._now()))
+        for group in {job.group_id for job in state.in_state(JobState.QUEUED) if job.group_id is not None}:
+            self._see_pause(group)
+        for job in list(state.in_state(JobState.RUNNING)):
+            self._crew.pick_up(job)
+        # Before anything is started, so that what comes back has its old place.
+        self._recorder.write()
+        # A hundred thousand jobs that stay need not be looked at by every collection.
+        gc.freeze()
+
+    def _leave(self) -> None:
+        """Tell everything, and go: under the lock, so that who commits next finds nobody and publishes by itself."""
+        try:
+            with self._store.alone(timeout_s=self._settings.lock_timeout_s):
+                self._tell_all()
+                if self._store.is_long:
+                    self._store.compact()
+        except LockTimeout:
+            self._tell_all()
+        self._beat(DaemonState.STOPPED)
+        self._workspace.daemon_lock.unlink(missing_ok=True)
+        self._say(daemon_stopped(os.getpid()))
+
+    def _tell_all(self) -> None:
+        self._workspace.wake.unlink(missing_ok=True)
+        self._store.catch_up()
+        self._follow()
+        self._scribe.write_all()
+        self._store.tell_now()
+
+    @property
+    def _is_over(self) -> bool:
+        return not self._lifecycle.running and not len(self._crew) and not self._recorder.has_pending
+
+    # --- one round ---------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        now = self._clock.monotonic()
+        self._crew.enforce()
+        self._hooks.enforce()
+        if now >= self._look_at_s:
+            self._look_at_s = now + LOOK_EVERY_S
+            self._look_around()
+        if self._grace_ends_s is not None and now >= self._grace_ends_s:
+            self._hand_back_all()
+        self._agenda.wake(now_s=self._clock.now().timestamp())
+        self._start_what_fits()
+        self._recorder.write_round()
+        self._follow()
+        # What follows may have made room or work for more.
+        self._start_what_fits()
+        self._store.tell_now()
+        self._scribe.write_due()
+        if now >= self._next_beat_s():
+            self._beat()
+
+    def _idle_s(self) -> float:
+        """How long there is nothing to do, if nothing happens."""
+        now = self._clock.monotonic()
+        dues = (
+            self._look_at_s,
+            self._next_beat_s(),
+            self._crew.next_due_s(),
+            self._hooks.next_due_s(),
+            self._scribe.next_due_s(),
+            self._recorder.next_due_s(),
+            self._grace_ends_s,
+        )
+        left_s = min(due for due in dues if due is not None) - now
+        wake_s = self._agenda.next_wake_s
+        if wake_s is not None:
+            left_s = min(left_s, wake_s - self._clock.now().timestamp())
+        return max(0.0, left_s)
+
+    def _follow(self) -> None:
+        """Let everybody know what changed, until nothing follows from it any more."""
+        while self._news:
+            changes = self._news[:]
+            self._news.clear()
+            self._scribe.note(changes)
+            ends: list[Entry] = list(self._agenda.take(changes, **self._now()))
+            ends += self._ends_by_fail_fast(changes)
+            if ends:
+                self._recorder.write(*ends)
+
+    def _start_what_fits(self) -> None:
+        self._follow()
+        while self._lifecycle.running and self._crew.has_room and not self._recorder.is_refused:
+            job = self._agenda.next(gpu_free=self._crew.has_gpu)
+            if job is None:
+                return
+            if job.group_id is None or not self._see_pause(job.group_id):
+                self._crew.start(job)
+            self._follow()
+
+    def _look_around(self) -> None:
+        """What nobody tells us: files that other tools wrote, and processes that we cannot watch."""
+        self._store.catch_up()
+        self._scribe.look_at_foreign()
+        self._crew.stop_what_is_wished()
+        self._crew.look_for_unnamed()
+        for group in self._agenda.paused():
+            self._see_pause(group)
+
+    def _see_pause(self, group: str) -> bool:
+        """Whether the group is paused now (spec: Group Pause Field); the agenda knows it too."""
+        try:
+            is_paused = self._groups.is_paused(group)
+        except UnsafePath:
+            is_paused = False
+        if is_paused:
+            self._agenda.pause(group)
+        else:
+            self._agenda.resume(group)
+        return is_paused
+
+    def _ends_by_fail_fast(self, changes: Sequence[Change]) -> Iterator[Entry]:
+        """A plan may want that the first failure ends what has not begun."""
+        for before, job in changes:
+            if job is None or before is None or job.state is not JobState.FAILED or job.group_id is None:
+                continue
+            if before.state is JobState.RUNNING and self._fails_fast_in(job.group_id):
+                for other in self._store.state.of_group(job.group_id):
+                    if other.state is JobState.QUEUED:
+                        why = f"fail_fast: {job.run_id} failed"
+                        yield ended(other, JobState.CANCELED, at=self._now()["at"], error=why)
+
+    def _fails_fast_in(self, group: str) -> bool:
+        if group not in self._fails_fast:
+            try:
+                plan = self._groups.plan(group)
+            except QueueyardError:
+                plan = None
+            self._fails_fast[group] = plan is not None and plan.fail_fast
+        return self._fails_fast[group]
+
+    def _now(self) -> _Now:
+        moment = self._clock.now()
+        return {"at": local_iso(moment), "now_s": moment.timestamp()}
+
+    # --- what others want --------------------------------------------------------------------------------------------
+
+    def _on_message(self) -> None:
+        with suppress(BlockingIOError):
+            if WAKE_FOR_SNAPSHOT in os.read(self._pipe, _PIPE_BYTES):
+                self._scribe.ask()
+        self._store.catch_up()
+        self._crew.stop_what_is_wished()
+        for group in self._agenda.paused():
+            self._see_pause(group)
+
+    def _on_signal(self) -> None:
+        phase = self._lifecycle.acknowledge()
+        if phase is Phase.DRAINING:
+            self._grace_ends_s = self._clock.monotonic() + self._settings.shutdown_grace_s
+            self._beat()
+        elif phase is Phase.STOPPING:
+            self._hand_back_all()
+
+    def _hand_back_all(self) -> None:
+        self._grace_ends_s = None
+        self._crew.hand_back_all()
+
+    def _on_end_of_group(self, group: Raw) -> None:
+        if self._settings.on_group_end:
+            self._hooks.group_ended(
+                self._settings.on_group_end, group, env=self._crew.inherited, cwd=self._workspace.root
+            )
+
+    # --- the heart ---------------------------------------------------------------------------------------------------
+
+    def _beat(self, state: DaemonState | None = None) -> None:
+        """Write daemon.json."""
+        told = self._to_tell(state)
+        self._beat_at_s, self._beat_told = self._clock.monotonic(), told
+        daemon = DaemonFile(
+            pid=os.getpid(),
+            started_at=self._started_at,
+            last_heartbeat=local_iso(self._clock.now()),
+            max_parallel=self._settings.max_parallel,
+            gpu_slots=self._settings.gpu_slots,
+            active_jobs=told[1],
+            active_gpu_jobs=told[2],
+            state=told[0],
+        )
+        try:
+            self._store.write_daemon(daemon)
+        except StorageFailed as fault:
+            self._recorder.refuse(fault)
+
+    def _to_tell(self, state: DaemonState | None = None) -> tuple[DaemonState, int, int]:
+        if state is None:
+            state = DaemonState.RUNNING if self._lifecycle.running else DaemonState.STOPPING
+        return state, len(self._crew), self._crew.gpu_jobs
+
+    def _next_beat_s(self) -> float:
+        has_news = self._to_tell() != self._beat_told
+        return self._beat_at_s + (_BEAT_AT_MOST_EVERY_S if has_news else HEARTBEAT_EVERY_S)
