@@ -151,11 +151,12 @@ class Scribe:
             nonlocal upto
             self._store.catch_up()
             upto = state.unsaved.get(group_id, 0)
-            for _, after in self._store.follow() if changed is not None else ():
+            if changed is None:
+                return state.of_group(group_id)
+            for _, after in self._store.follow():
                 if after is not None and after.group_id == group_id:
                     changed[after.run_id] = after.job_id
-            names = changed.values() if changed is not None else [job.job_id for job in state.of_group(group_id)]
-            return [state.jobs[name] for name in names if name in state.jobs]
+            return [state.jobs[name] for name in changed.values() if name in state.jobs]
 
         try:
             saved = self._groups.save_jobs(group_id, jobs, all_jobs=lambda: state.of_group(group_id))

@@ -160,7 +160,7 @@ def test_items_that_change_or_go_while_it_runs_never_land_as_they_were(
     changed: set[int] = set()
 
     for _ in range(300):
-        if found.queued and data.draw(st.booleans(), label="somebody meddles"):
+        if bool(found.queued) and data.draw(st.booleans(), label="somebody meddles"):
             number = data.draw(st.sampled_from(sorted(found.queued)), label="with")
             if number in changed:
                 found.queued.pop(number)
