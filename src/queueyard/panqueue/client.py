@@ -283,7 +283,6 @@ class _Shared:
         self.mode: Mode | None = Mode.GLOBAL if queue.mode is Mode.GLOBAL else None
         self._learning: asyncio.Task[Mode] | None = None
         self._client = client
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._new: list[NewJob] = []
         self._futures: list[tuple[asyncio.Future[Any], QueueHandle[Any, Any]]] = []
         self._sending: set[asyncio.Task[None]] = set()
@@ -309,9 +308,7 @@ class _Shared:
         return await self.port.hold(service.stored_mode(self.store))
 
     def enqueue(self, new: NewJob, handle: QueueHandle[Any, R]) -> asyncio.Future[AddedJob[R]]:
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         future: asyncio.Future[AddedJob[R]] = loop.create_future()
         if not self._new:
             loop.call_soon(self._send)

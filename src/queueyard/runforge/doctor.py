@@ -224,7 +224,8 @@ def _mend_group(forge: RunForge, group_id: str, *, unreadable: bool) -> None:
     with forge.store.writing():
         if unreadable:
             _take_away(path)
-        save_group(forge.store, forge.groups, group_id)
+        latest = latest_by_run(forge.store.state.of_group(group_id))
+        save_group(forge.store, forge.groups, group_id, list(latest.values()))
 
 
 def _runs(forge: RunForge) -> _Look:
@@ -251,7 +252,7 @@ def _fail(forge: RunForge, job_id: str, why: str) -> None:
         forge.store.commit(ended(job, JobState.FAILED, at=local_iso(forge.clock.now()), error=why))
         if job.group_id is not None:
             with suppress(QueueyardError):
-                save_group(forge.store, forge.groups, job.group_id)
+                save_group(forge.store, forge.groups, job.group_id, [forge.store.state.jobs[job_id]])
 
 
 def _set_aside(path: Path) -> None:

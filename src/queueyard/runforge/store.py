@@ -15,7 +15,6 @@ import errno
 import os
 import re
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import msgspec
 
@@ -30,7 +29,7 @@ from queueyard.kernel.atomic import (
     replace_file,
 )
 from queueyard.kernel.clock import SYSTEM_CLOCK, Clock
-from queueyard.kernel.errors import QueueyardError, StorageFailed, explaining
+from queueyard.kernel.errors import QueueyardError, explaining
 from queueyard.kernel.events import Journal
 from queueyard.kernel.locks import FileLock
 from queueyard.runforge.events import job_events
@@ -41,7 +40,6 @@ from queueyard.runforge.records import (
     Fingerprint,
     Limits,
     Published,
-    QueueFile,
     decode_checkpoint,
     decode_daemon,
     decode_entry,
@@ -92,8 +90,6 @@ class Store:
         self.clock = clock
         self.state = QueueState()
         self.bad: list[BadLine] = []
-        #: what did not go as it should, but not so that the command fails
-        self.warnings: list[str] = []
         self._files = files
         self.actor = actor
         self._lock = FileLock(workspace.lock, timeout_s=lock_timeout_s, clock=clock)
@@ -171,18 +167,11 @@ class Store:
             if self.state.is_behind:
                 daemon_does_it = self.wake(WAKE_FOR_SNAPSHOT)
                 if not daemon_does_it:
-                    self._publish_or_warn()
+                    self.publish()
+                    if self.is_long:
+                        self.compact()
         if daemon_does_it:
             self._wait_for_publication()
-
-    def _publish_or_warn(self) -> None:
-        """What is in the journal is accepted; that others cannot see it yet is no reason to call it refused."""
-        try:
-            self.publish()
-            if self.is_long:
-                self.compact()
-        except StorageFailed as fault:
-            self.warnings.append(f"accepted, but other tools cannot see it yet: {fault}")
 
     def commit(self, *entries: Entry, durable: bool = True) -> list[Change]:
         """Append entries at once; what they changed, which is nothing where somebody was faster.
@@ -238,15 +227,14 @@ class Store:
             self._is_synced = True
         for _ in range(_MOST_OVERTAKEN):
             upto = self._read_to
-            data = encode_rows(self.state.queue_file(), "jobs")
             guard = _GuardedRename(self._files, expected=self._known_files())
             try:
-                replace_file(self.workspace.queue_file, data, files=guard)
+                replace_file(self.workspace.queue_file, encode_rows(self.state.queue_file(), "jobs"), files=guard)
             except Overtaken:
                 self.merge_foreign()
                 continue
             self._merged = None
-            self.commit(Published(upto=upto, file=guard.renamed, checksum=crc32(data)), durable=False)
+            self.commit(Published(upto=upto, file=guard.renamed), durable=False)
             return
         raise QueueyardError(
             f"{self.workspace.queue_file} is rewritten all the time by another tool",
@@ -328,7 +316,7 @@ class Store:
         state.unsaved = dict.fromkeys(state.unsaved, 0)
         state.changed_at = 0
         if state.published:
-            state.published = msgspec.structs.replace(state.published, upto=0)
+            state.published = Published(upto=0, file=state.published.file)
         self.state = state
 
     def _catch_up(self, *, until: int | None = None) -> None:
@@ -350,7 +338,7 @@ class Store:
         seen = fingerprint(self.workspace.queue_file)
         if seen is None or seen in self._known_files():
             return []
-        queue = read_document(self.workspace.queue_file, self._decode_foreign, repair=_repair(self.workspace))
+        queue = read_document(self.workspace.queue_file, decode_queue, repair=_repair(self.workspace))
         if queue is None:
             return []
         at = local_iso(self.clock.now())
@@ -363,12 +351,6 @@ class Store:
             )
             entries.append(limits)
         return entries
-
-    def _decode_foreign(self, data: bytes) -> QueueFile | None:
-        """What another tool wrote; None for our own last words, in a file that was copied or restored."""
-        if self.state.published and self.state.published.checksum == crc32(data):
-            return None
-        return decode_queue(data)
 
     def _known_files(self) -> set[Fingerprint]:
         """The queue.json that holds nothing new: the one that we wrote, or one that we have merged already."""
@@ -389,7 +371,7 @@ class Store:
         # The daemon is busy or hangs; what it writes later is the same.
         with self.locked():
             if self.state.is_behind:
-                self._publish_or_warn()
+                self.publish()
 
     def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
         replace_file(self.workspace.sidecar, encode_rows(checkpoint, "jobs"), files=self._files)

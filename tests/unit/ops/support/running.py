@@ -86,9 +86,6 @@ class RunningServer:
             told += line
             if line.startswith("}"):
                 break
-        if not told:
-            self._process.stdout.close()
-            self._log.close()
         assert told, f"it did not start: {self.log_path.read_text()}"
         self.url = json.loads(told)["url"]
 
