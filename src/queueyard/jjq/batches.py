@@ -140,7 +140,7 @@ class _Batches:
         checks: list[CheckResult | None] = [*([None] * (len(merges) - 1)), check]
         result = land(self._store, self._config, merges, checks, trunk=trunk)
         if result.refused:
-            self._reporter.note(f"{result.refused} while the batch was checked; what was checked does not land")
+            self._again(merges[-1], result.refused, check)
             return False
         for merge, of in zip(merges, checks, strict=True):
             self._done(
@@ -158,7 +158,7 @@ class _Batches:
         queue: Queue = self._store.queue(self._config.trunk_bookmark)
         why = what_changed(merge, queue, trunk=merge.base.commit_id)
         if why:
-            self._reporter.note(f"{why} while item {merge.id} was checked; it stays queued")
+            self._again(merge, why, check)
             return
         if check is None:
             self._pool.free_name(run_workspace(merge.id))
@@ -177,6 +177,13 @@ class _Batches:
         )
         self.outcomes.append(outcome)
         self._reporter.failed(outcome, self._output)
+
+    def _again(self, merge: Merge, why: str, check: CheckResult | None) -> None:
+        """A verdict on something that has changed since counts for nothing; the next batch is planned anew."""
+        self._reporter.note(f"{why} while item {merge.id} was checked; what was checked does not land")
+        teller = self._store.tell(self._config.trunk_bookmark)
+        spent = check.duration_ms if check else 0
+        self._store.journal.append(teller.wasted(merge, attempt=1, why=why, duration_ms=spent))
 
     def _done(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)

@@ -72,11 +72,6 @@ class _Listed(msgspec.Struct, frozen=True):
     targets: tuple[Commit, ...]
 
 
-class _Registered(msgspec.Struct, frozen=True):
-    name: str
-    target: Commit
-
-
 class Jj:
     """jj in one repository."""
 
@@ -148,10 +143,10 @@ class Jj:
 
     def workspaces(self) -> dict[str, Commit]:
         """Every workspace that jj knows, with its working-copy revision."""
-        template = 'json(self) ++ "\\n"'
+        template = 'name ++ "\\t" ++ json(target) ++ "\\n"'
         lines = self._read(["workspace", "list", "-T", template]).stdout.splitlines()
-        found = [msgspec.json.decode(line, type=_Registered) for line in lines]
-        return {one.name: one.target for one in found}
+        found = (line.partition(b"\t") for line in lines)
+        return {name.decode(): msgspec.json.decode(target, type=Commit) for name, _, target in found}
 
     def files(self, revision: str) -> dict[str, bytes]:
         """Every file of a small revision with its content."""
@@ -196,8 +191,15 @@ class Jj:
         self._change(["bookmark", "set", "--allow-backwards", symbol(name), "-r", revision])
 
     def delete_bookmarks(self, *names: str) -> None:
-        """One change for all of them. Before 0.36 a missing one is an error, since then a warning."""
-        self._change(["bookmark", "delete", *names])
+        """One change for all of them. One that is missing is fine, though it was an error before 0.36."""
+        try:
+            self._change(["bookmark", "delete", *names])
+        except JjFailed:
+            there = [name for name in names if any(one.name == name for one in self.bookmarks(f"exact:{name}"))]
+            if len(there) == len(names):
+                raise
+            if there:
+                self._change(["bookmark", "delete", *there])
 
     def move_bookmark(self, name: str, *, since: Commit, to: str) -> None:
         """From one revision to another, if it is still at the first.

@@ -184,7 +184,7 @@ def latest_log(store: Store) -> Path | None:
 
 
 def follow_log(store: Store, path: Path, *, follow: bool) -> Iterator[str]:
-    """What is in a log; with `follow`, also what is added, until its check has ended."""
+    """What is in a log; with `follow`, also what is added, until its check has ended or nobody runs any more."""
     with explaining("read", path), path.open("rb") as stream:
         last = b""
         while True:
@@ -192,7 +192,7 @@ def follow_log(store: Store, path: Path, *, follow: bool) -> Iterator[str]:
             if piece:
                 last = (last + piece)[-_LONGEST_END:]
                 yield piece.decode(errors="replace")
-            if not follow or has_ended(last):
+            if not follow or has_ended(last) or store.lock(LockName.RUN).holder() is None:
                 return
             store.clock.sleep(_LOOK_AGAIN_S)
 

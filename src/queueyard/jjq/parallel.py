@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from queueyard.jjq import speculation
 from queueyard.jjq.checks import output_of
-from queueyard.jjq.errors import ConflictedBookmark, JjFailed, TrunkTrouble
+from queueyard.jjq.errors import ConflictedBookmark, JjFailed, KeepsChanging, TrunkTrouble
 from queueyard.jjq.landing import conflict_workspace, fail, land, merge_apart
 from queueyard.jjq.pool import Pool
 from queueyard.jjq.records import CheckResult, Outcome, State
@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     from queueyard.jjq.events import Teller
     from queueyard.jjq.records import Commit, Item, Merge, Queue, Workspace
     from queueyard.jjq.settings import Config
-    from queueyard.jjq.speculation import Move
+    from queueyard.jjq.speculation import Move, Train
     from queueyard.jjq.store import Store
     from queueyard.jjq.worker import Reporter
     from queueyard.kernel.lifecycle import Lifecycle
+
+
+#: a car in one of these phases has cost something
+_COUNTS = frozenset({Phase.CHECKING, Phase.PASSED, Phase.FAILED})
 
 
 def run_all(
@@ -136,10 +140,10 @@ class _Engine:
         else:
             trunk = trunk_of(queue, self._config.trunk_bookmark).commit_id
             landable(queue.queued[0])
-        clear = _until_conflicted(queue)
-        queued = {item.id: item.commit.commit_id for item in clear}
-        self._train, lost = speculation.reconcile(self._train, trunk=trunk, queued=queued)
-        self._throw_away(lost, "what it was to land on has changed")
+        queued = {item.id: item.commit.commit_id for item in _until_conflicted(queue)}
+        moved = trunk != self._train.trunk
+        train, _ = speculation.reconcile(self._train, trunk=trunk, queued=queued)
+        self._plan(train, "trunk was moved" if moved else "an item ahead of it was changed")
 
     def _carry_out(self, move: Move) -> None:
         steps: dict[Step, Callable[[Move], None]] = {
@@ -231,19 +235,18 @@ class _Engine:
 
     def _take_in(self, merge: Merge, result: CheckResult) -> None:
         self._results[merge.commit.commit_id] = result
-        self._train, lost = speculation.checked(
-            self._train, merge.id, merge=merge.commit.commit_id, passed=result.passed
-        )
-        self._throw_away(lost, f"item {merge.id} ahead of it failed")
+        train, _ = speculation.checked(self._train, merge.id, merge=merge.commit.commit_id, passed=result.passed)
+        self._plan(train, f"item {merge.id} ahead of it failed")
 
     def _land(self, move: Move) -> None:
         merge = self._merge(move.id)
         check = self._results[merge.commit.commit_id]
         result = land(self._store, self._config, [merge], [check], trunk=self._commit(self._train.trunk))
-        self._queue = result.queue
+        before, self._queue = self._queue, result.queue
         if result.refused:
-            self._again(merge, result.refused, check)
-            return
+            if self._queue == before:
+                raise KeepsChanging(f"item {move.id} cannot land: {result.refused}", hint="Try it again: jjq run --all")
+            return  # the next look shows what changed
         self._train = speculation.landed(self._train)
         self._finish(
             Outcome(
@@ -262,8 +265,7 @@ class _Engine:
         why = what_changed(merge, queue, trunk=merge.base.commit_id)
         self._queue = queue
         if why:
-            self._again(merge, why, check)
-            return
+            return  # the next look shows the same
         workspace = self._held.pop(move.id, None) or self._workspace_for_conflict(merge)
         self._pool.give_away(workspace)
         attempt = self._attempts.get(move.id, 1)
@@ -299,23 +301,28 @@ class _Engine:
         else:
             self._reporter.failed(outcome, self._outputs.get(outcome.merge_commit_id or "", ""))
 
-    def _again(self, merge: Merge, why: str, check: CheckResult | None) -> None:
-        """A verdict on something that has changed since: it counts for nothing, and the next look plans anew."""
-        self._reporter.note(f"{why} while item {merge.id} was checked; what was checked does not land")
-        spent = check.duration_ms if check else 0
-        attempt = self._attempts.get(merge.id, 1)
-        self._store.journal.append(self._teller.wasted(merge, attempt=attempt, why=why, duration_ms=spent))
+    def _plan(self, train: Train, why: str) -> None:
+        """Go on with this train; whoever was being checked, or had a verdict, and has to start anew is told."""
+        before, self._train = self._train, train
+        for old in before.cars:
+            new = train.car(old.id)
+            if old.phase in _COUNTS and old.merge is not None and (new is None or new.merge != old.merge):
+                queued = self._queue.item(old.id)
+                gone = f"item {old.id} was taken out of the queue" if queued is None else None
+                changed = f"item {old.id} was changed" if new and new.candidate != old.candidate else None
+                self._throw_away(self._merges[old.merge], gone or changed or why)
         self._release_held()
 
-    def _throw_away(self, lost: list[int], why: str) -> None:
-        for number in lost:
-            check, workspace = self._checks.pop(number)
+    def _throw_away(self, merge: Merge, why: str) -> None:
+        """What was found out about this merge counts for nothing."""
+        spent = self._results[merge.commit.commit_id].duration_ms if merge.commit.commit_id in self._results else 0
+        check, workspace = self._checks.pop(merge.id, (None, None))
+        if check is not None and workspace is not None:
             spent = check.stop()
             self._pool.give_back(workspace)
-            attempt = self._attempts.get(number, 1)
-            self._store.journal.append(self._teller.wasted(check.merge, attempt=attempt, why=why, duration_ms=spent))
-            self._reporter.note(f"item {number} is planned anew: {why}")
-        self._release_held()
+        attempt = self._attempts.get(merge.id, 1)
+        self._store.journal.append(self._teller.wasted(merge, attempt=attempt, why=why, duration_ms=spent))
+        self._reporter.note(f"{why} while item {merge.id} was checked; it is planned anew")
 
     def _release_held(self) -> None:
         """A workspace is held for an item as long as its failure stands."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 import os
 import select
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -104,7 +105,7 @@ class Progress:
 
     def _draw(self, checks: Sequence[Check], now: float) -> None:
         frame = _FRAMES[int(now * 10) % len(_FRAMES)]
-        width = os.get_terminal_size(sys.stderr.fileno()).columns
+        width = shutil.get_terminal_size().columns
         line = f"{frame} checking {_ages(checks)}   (v: output)"
         sys.stderr.write(_CLEAR + line[: width - 1])
         sys.stderr.flush()

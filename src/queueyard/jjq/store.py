@@ -77,8 +77,7 @@ class Store:
         self.workspaces = Workspaces(home, jj, note=note)
         self.journal = Journal(home.journal, complain=note)
         self._lock_timeout_s = settings.lock_timeout_s if wait else 0.0
-        if (home.private / "anchor.ready").exists():
-            self.workspaces.stand_on_anchor()
+        self.workspaces.use_anchor()
 
     # --- locks -------------------------------------------------------------------------------------------------------
 

@@ -127,20 +127,27 @@ class Workspaces:
 
     # --- the anchor --------------------------------------------------------------------------------------------------
 
+    def use_anchor(self) -> bool:
+        """Stand on the anchor if there is one that leads here; without a call."""
+        ready = self._anchor_is_ready()
+        if ready:
+            self._jj.folder = self._home.anchor
+        return ready
+
     def stand_on_anchor(self) -> None:
         """From now on jj is called in a workspace that it has forgotten.
 
         Adding a workspace snapshots the one that the call stands in, and fails if that one is stale. A forgotten one
         has nothing to snapshot. It is made once per repository.
         """
-        if self._jj.folder == self._home.anchor:
+        if self._jj.folder == self._home.anchor or self.use_anchor():
             return
-        if not self._anchor_is_ready():
+        with explaining("make", self._home.locks):
             self._home.locks.mkdir(parents=True, exist_ok=True)
-            with FileLock(self._home.locks / "anchor.lock"):
-                if not self._anchor_is_ready():
-                    self._make_anchor()
-        self._jj.folder = self._home.anchor
+        with FileLock(self._home.locks / "anchor.lock"):
+            if not self._anchor_is_ready():
+                self._make_anchor()
+        self.use_anchor()
 
     def _anchor_is_ready(self) -> bool:
         # Before 0.39 the link is absolute: a repository that was moved has an anchor that leads nowhere.

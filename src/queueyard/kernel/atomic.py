@@ -185,7 +185,7 @@ def read_document(path: Path, decode: Callable[[bytes], _T], *, repair: str) -> 
 def is_still_at(descriptor: int, path: Path) -> bool:
     """Whether the open file is still the one at `path`; false once somebody replaced or deleted it."""
     try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))  # noqa: PTH116  at every append
     except FileNotFoundError:
         return False
 

@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 
 #: pages of 16 KiB hold a few documents each, and need half the writes of small ones for texts of some KiB
 _PAGE_BYTES = 16_384
-_CHECKPOINT_PAGES = 1_024
+_CHECKPOINT_PAGES = 2_048
 _BUSY_MS = 10_000
 
 

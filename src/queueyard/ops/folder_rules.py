@@ -105,18 +105,15 @@ def expected(tracked: Mapping[str, Tracked], queued: Iterable[NotedOp]) -> dict[
     return shelf.by_path
 
 
-def acknowledged(tracked: Mapping[str, Tracked], answered: Iterable[NotedOp]) -> dict[str, Tracked]:
-    """What is known of the server's files after answers; taking the same answer twice changes nothing."""
-    shelf = Shelf(tracked)
-    for op in answered:
-        if op.result is None or op.result.status is not Status.APPLIED:
-            continue
-        known = shelf.get(op.file_id)
-        version = op.result.new_version or 0
-        # Something newer may have been pulled meanwhile.
-        if known is None or version >= known.version:
-            shelf.take(op, version)
-    return shelf.by_path
+def acknowledge(shelf: Shelf, op: NotedOp) -> None:
+    """Put on the shelf what an answer says; taking the same answer twice changes nothing."""
+    if op.result is None or op.result.status is not Status.APPLIED:
+        return
+    known = shelf.get(op.file_id)
+    version = op.result.new_version or 0
+    # Something newer may have been pulled meanwhile.
+    if known is None or version >= known.version:
+        shelf.take(op, version)
 
 
 def _moves(gone: Mapping[str, Tracked], new: Mapping[str, Local]) -> dict[str, Tracked]:

@@ -285,7 +285,16 @@ class _Applying:
         self._move(before, after, key)
         self._files[op.file_id] = after
         self._file_rows.append(
-            (space.id, op.file_id, after.path, key, after.version, int(after.deleted), kept, space.seq)
+            (
+                space.id,
+                op.file_id,
+                after.path,
+                None if after.deleted else key,
+                after.version,
+                int(after.deleted),
+                kept,
+                space.seq,
+            )
         )
         moved_from = before.path if before is not None and before.path != after.path else None
         self._change_rows.append(
@@ -362,7 +371,7 @@ class _Applying:
             return None
         # Those that left in this batch do not count, so as many more have to be looked at.
         rows = self._line.rows(
-            f"{_SELECT_FILE} WHERE space_id = ? AND path_key > ? AND path_key < ? AND deleted = 0 LIMIT ?",
+            f"{_SELECT_FILE} WHERE space_id = ? AND path_key > ? AND path_key < ? LIMIT ?",
             (self._space.id, prefix, one.key + "0", len(self._left_keys) + 2),
         )
         for holder in map(_state, rows):
@@ -380,30 +389,32 @@ class _Applying:
             # "0" is the character behind "/": everything that starts with `key/`, and nothing else.
             sql = f"""
                 SELECT column1 FROM (VALUES {marks}) AS wanted WHERE EXISTS (SELECT 1 FROM file WHERE space_id = ?
-                AND path_key > column1 || '/' AND path_key < column1 || '0' AND deleted = 0)"""  # noqa: S608  marks only
+                AND path_key > column1 || '/' AND path_key < column1 || '0')"""  # noqa: S608  marks only
             found.update(key for (key,) in self._line.rows(sql, (*some, self._space.id)))
         return found
 
     def _load_files(self, file_ids: Iterable[str]) -> dict[str, FileState]:
         wanted = sorted(set(file_ids))
-        return {state.file_id: state for state in self._load("file_id", wanted, "")}
+        return {state.file_id: state for state in self._load("file_id", wanted)}
 
     def _load_holders(self, upserts: Sequence[PreparedOp]) -> dict[str, FileState | None]:
         wanted = {key for one in upserts for key in (one.key, *folders_of(one.key))}
-        return {path_key(state.path): state for state in self._load("path_key", sorted(wanted), " AND deleted = 0")}
+        return {path_key(state.path): state for state in self._load("path_key", sorted(wanted))}
 
-    def _load(self, column: str, wanted: Sequence[str], more: str) -> list[FileState]:
+    def _load(self, column: str, wanted: Sequence[str]) -> list[FileState]:
         found: list[FileState] = []
         for start in range(0, len(wanted), _IN_ONE_QUESTION):
             some = wanted[start : start + _IN_ONE_QUESTION]
-            marks = ", ".join("?" * len(some))
-            sql = f"{_SELECT_FILE} WHERE space_id = ? AND {column} IN ({marks}){more}"
-            found += map(_state, self._line.rows(sql, (self._space.id, *some)))
+            marks = ", ".join(["(?)"] * len(some))
+            # Not IN: for that SQLite reads the whole space, because it takes spaces to be small.
+            sql = f"{_SELECT_FILE_AMONG.format(marks)} WHERE space_id = ? AND {column} = column1"
+            found += map(_state, self._line.rows(sql, (*some, self._space.id)))
         return found
 
 
 _IN_ONE_QUESTION = 500
 _SELECT_FILE = "SELECT file_id, path, version, deleted, hash FROM file"
+_SELECT_FILE_AMONG = "SELECT file_id, path, version, deleted, hash FROM (VALUES {}) AS wanted CROSS JOIN file"
 _INSERT_BLOB = "INSERT INTO blob (hash, content) VALUES (?, ?) ON CONFLICT (hash) DO NOTHING"
 _UPSERT_FILE = """
     INSERT INTO file (space_id, file_id, path, path_key, version, deleted, hash, seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?)

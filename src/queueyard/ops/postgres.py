@@ -47,31 +47,39 @@ class PostgresDatabase:
         self._address = address
 
     def connect(self) -> PostgresConnection:
+        return PostgresConnection(self, self.open_line())
+
+    def open_line(self) -> psycopg.Connection[Any]:
+        """A bare connection. LedgerFailed if there is no server, or none that lets us in."""
         import psycopg  # noqa: PLC0415
 
         try:
-            line = psycopg.connect(self._address, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S)
+            return psycopg.connect(self._address, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S)
         except psycopg.Error as fault:
             raise LedgerFailed(
                 f"cannot reach {self.describe()}: {redact(str(fault)).strip()}", hint="Is PostgreSQL running?"
             ) from fault
-        return PostgresConnection(self, line)
 
     def describe(self) -> str:
         return redact(self._address)
 
 
 class PostgresConnection:
-    """A line that is opened anew when the server has dropped it: between transactions nothing is lost by that."""
+    """A line that is opened anew when the server has dropped it: outside a transaction nothing is lost by that."""
 
     def __init__(self, database: PostgresDatabase, line: psycopg.Connection[Any]) -> None:
         self._database = database
         self._line = line
+        self._inside = False
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        with _explained():
-            cursor = self._line.execute(_translated(sql), values or None)
-            return cursor.fetchall() if cursor.description else []
+        try:
+            return self._rows(sql, values)
+        except LedgerFailed:
+            if self._inside or not self._line.closed:
+                raise
+        self._line = self._database.open_line()
+        return self._rows(sql, values)
 
     def run_many(self, sql: str, many: Iterable[Sequence[Any]]) -> None:
         with _explained(), self._line.cursor() as cursor:
@@ -79,37 +87,35 @@ class PostgresConnection:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        self._begin("BEGIN ISOLATION LEVEL READ COMMITTED")
-        with self._ending("COMMIT"):
+        with self._transaction("BEGIN ISOLATION LEVEL READ COMMITTED", "COMMIT"):
             yield
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        self._begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        with self._ending("ROLLBACK"):
+        with self._transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "ROLLBACK"):
             yield
 
     def close(self) -> None:
         self._line.close()
 
-    def _begin(self, sql: str) -> None:
-        try:
-            self.rows(sql)
-        except LedgerFailed:
-            if not self._line.closed:
-                raise
-            self._line = self._database.connect()._line  # noqa: SLF001  the same class
-            self.rows(sql)
-
     @contextmanager
-    def _ending(self, word: str) -> Iterator[None]:
+    def _transaction(self, begin: str, end: str) -> Iterator[None]:
+        self.rows(begin)
+        self._inside = True
         try:
             yield
-            self.rows(word)
+            self._rows(end)
         except BaseException:
             with suppress(LedgerFailed):
-                self.rows("ROLLBACK")
+                self._rows("ROLLBACK")
             raise
+        finally:
+            self._inside = False
+
+    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        with _explained():
+            cursor = self._line.execute(_translated(sql), values or None)
+            return cursor.fetchall() if cursor.description else []
 
 
 @lru_cache(maxsize=512)

@@ -22,11 +22,12 @@ _TABLES = (
     # every text once, whoever has it in whichever version
     "CREATE TABLE IF NOT EXISTS blob (id {serial}, hash {bytes} NOT NULL UNIQUE, content {bytes} NOT NULL)",
     """CREATE TABLE IF NOT EXISTS file (
-        space_id {number} NOT NULL, file_id TEXT NOT NULL, path TEXT NOT NULL, path_key {key} NOT NULL,
+        space_id {number} NOT NULL, file_id TEXT NOT NULL, path TEXT NOT NULL, path_key {key},
         version {number} NOT NULL, deleted {number} NOT NULL, hash {bytes}, seq {number} NOT NULL,
         PRIMARY KEY (space_id, file_id)) {table}""",
-    # the second fence behind the rule that a path belongs to one file
-    "CREATE UNIQUE INDEX IF NOT EXISTS file_path ON file (space_id, path_key) WHERE deleted = 0",
+    # The second fence behind the rule that a path belongs to one file. A tombstone has no path_key. (An index over
+    # live files only, with WHERE, is passed over by SQLite when it is asked for many paths at once.)
+    "CREATE UNIQUE INDEX IF NOT EXISTS file_path ON file (space_id, path_key)",
     "CREATE INDEX IF NOT EXISTS file_seq ON file (space_id, seq)",
     """CREATE TABLE IF NOT EXISTS change (
         space_id {number} NOT NULL, seq {number} NOT NULL, op TEXT NOT NULL, file_id TEXT NOT NULL,

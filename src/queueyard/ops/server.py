@@ -1,8 +1,8 @@
 """The HTTP side of the server: routes, who may use them, how answers and refusals look. No rule of the spec is here.
 
-Each request goes the same way: who is it, may it, is there room; then the body is read on the event loop, understood in
-a pool of threads, and handed to the writer. Reading answers come from the pool. Nothing blocks the event loop, so a
-slow client waits for itself only.
+Each request goes the same way: who is it, may it, is there room; then the body is read, understood, and handed to the
+writer. Whatever may take long happens in a pool of threads, and reading answers come from there too. Nothing blocks the
+event loop for more than a few milliseconds, so a slow client waits for itself only.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ _REQUEST_ID = re.compile(REQUEST_ID_PATTERN)
 _PULL = msgspec.json.Decoder(PullRequest)
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOUSEKEEPING_EVERY_S = 3_600.0
+_UNDERSTOOD_AT_ONCE_BYTES = 1 << 20
 
 
 class Server:
@@ -79,6 +80,8 @@ class Server:
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
         self._of_thread = threading.local()
         self._ledgers: list[Ledger] = []
+        #: spaces are never taken away, so that each is looked up once
+        self._known_spaces: set[SpaceName] = set()
         self._cleaned_at = float("-inf")
         self.limits = Limits(
             max_ops=settings.max_ops,
@@ -133,7 +136,7 @@ class Server:
         if client is not None and not _CLIENT.fullmatch(client):
             raise Problem("malformed_header", f"{CLIENT_HEADER} is at most 128 printable characters")
         body = await self._body(request)
-        batch = await self._in_pool(self._understood, body, encoding_of(request.headers))
+        batch = await self._prepared(body, encoding_of(request.headers))
         push = Push(space=space, batch=batch, client_id=client, user_id=caller.user_id)
         answer = await asyncio.wrap_future(self._writer.submit(push))
         self.metrics.count("jolli_ops_batches_total", outcome="replayed" if answer.replayed else "applied")
@@ -245,7 +248,9 @@ class Server:
         if slug is not None and not _SLUG.fullmatch(slug):
             raise Problem("unknown_space", "that is no name of a space")
         space = caller.space(slug, scope)
-        await self._in_pool(lambda: views.check_space(self._ledger(), space))
+        if space not in self._known_spaces:
+            await self._in_pool(lambda: views.check_space(self._ledger(), space))
+            self._known_spaces.add(space)
         return caller, space
 
     async def _caller(self, request: Request) -> Caller:
@@ -273,6 +278,14 @@ class Server:
         )
         self.metrics.count("jolli_ops_received_bytes_total", len(body))
         return body
+
+    async def _prepared(self, body: bytes, encoding: str | None) -> PreparedBatch:
+        # A usual batch takes a millisecond or two, less than it costs to hand it to another thread and back on a busy
+        # machine; what is large, or grows when it is unpacked, would keep everybody else waiting.
+        if encoding is None and len(body) <= _UNDERSTOOD_AT_ONCE_BYTES:
+            return self._understood(body, encoding)
+        batch: PreparedBatch = await self._in_pool(self._understood, body, encoding)
+        return batch
 
     def _understood(self, body: bytes, encoding: str | None) -> PreparedBatch:
         return prepare(decompressed(body, encoding, self._settings.max_decompressed_bytes), self.limits)

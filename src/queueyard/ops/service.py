@@ -28,7 +28,7 @@ from queueyard.kernel.settings import Settled
 from queueyard.ops.errors import NoWorkspace, UnknownItem
 from queueyard.ops.events import batch_event
 from queueyard.ops.folder import Folder
-from queueyard.ops.folder_rules import acknowledged
+from queueyard.ops.folder_rules import Shelf, acknowledge
 from queueyard.ops.home import jolli_home, open_scope, scope_folder
 from queueyard.ops.planning import Plan, Planner
 from queueyard.ops.records import Answer, Conflict, DeadLetter, Manifest, NotedOp, Op, Parent, Scope, Status
@@ -186,17 +186,20 @@ class Ops:
 
     def take_over(self, answers: Iterable[Answer]) -> None:
         """Remember what answers say about files, before the answers go. Doing it twice changes nothing."""
-        answered = [op for answer in answers for op in answer.ops]
         workspace = self.queue.workspace()
         conflicts = dict(workspace.conflicts)
-        for op in answered:
+        # Only a folder has to know which file is at which version; and answers are taken one by one, because all
+        # of a large request would not fit into memory so well.
+        shelf = Shelf(workspace.tracked) if self.scope.workspace else None
+        for op in (op for answer in answers for op in answer.ops if op.result is not None):
+            if shelf is not None:
+                acknowledge(shelf, op)
             if op.result is not None and op.result.status is Status.CONFLICT:
                 conflict = self._conflict(op)
                 conflicts.setdefault(conflict.file_id, conflict)
-            elif op.result is not None:
+            else:
                 conflicts.pop(op.file_id, None)
-        tracked = acknowledged(workspace.tracked, answered) if self.scope.workspace else {}
-        after = msgspec.structs.replace(workspace, tracked=tracked, conflicts=conflicts)
+        after = msgspec.structs.replace(workspace, tracked={} if shelf is None else shelf.by_path, conflicts=conflicts)
         if after != workspace:
             self.queue.save_workspace(after)
 

@@ -137,7 +137,10 @@ def _listening(settings: ServeSettings) -> Iterator[socket.socket]:
     where = f"{settings.host}:{settings.port}"
     with explaining("listen on", where):
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # The protocol is named so that asyncio knows it for TCP and sends an answer's head and body without waiting
+        # for an acknowledgement in between: that is 40 ms for each batch.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((settings.host, settings.port))

@@ -159,7 +159,8 @@ class Queue:
 
     def pending(self, manifest: Manifest) -> list[int]:
         """The indexes that are not answered yet, in order."""
-        answered = {answer.batch_index for answer in self.answers(manifest)}
+        lines = read_lines(self._answers_path(manifest.request_id), _ANSWERED_INDEX.decode, on_bad=_skip_torn)
+        answered = {line.value.batch_index for line in lines}
         return [index for index in range(1, manifest.total_batches + 1) if index not in answered]
 
     def read(self, manifest: Manifest, index: int) -> bytes:
@@ -190,12 +191,10 @@ class Queue:
         make_private_file(path)
         append_lines(path, [msgspec.json.encode(answer)], durable=False, files=self._files)
 
-    def answers(self, manifest: Manifest) -> list[Answer]:
-        """What was answered so far, the last word on each batch, in the order of batches."""
+    def answers(self, manifest: Manifest) -> Iterator[Answer]:
+        """What was answered so far, in the order of answers, one at a time: all of them may be many."""
         path = self._answers_path(manifest.request_id)
-        lines = read_lines(path, msgspec.json.Decoder(Answer).decode, on_bad=_skip_torn)
-        last = {line.value.batch_index: line.value for line in lines}
-        return [last[index] for index in sorted(last)]
+        return (line.value for line in read_lines(path, _ANSWER.decode, on_bad=_skip_torn))
 
     def clear(self, manifest: Manifest, indexes: Iterable[int], *, keep: bool) -> None:
         """Take the files of answered batches out of the way: delete them, or move them to `completed/`."""
@@ -397,7 +396,13 @@ class _NotedBatch(msgspec.Struct, frozen=True):
     ops: list[NotedOp]
 
 
+class _AnsweredIndex(msgspec.Struct, frozen=True, rename="camel"):
+    batch_index: int
+
+
 _NOTED = msgspec.json.Decoder(_NotedBatch)
+_ANSWER = msgspec.json.Decoder(Answer)
+_ANSWERED_INDEX = msgspec.json.Decoder(_AnsweredIndex)
 
 
 def _entry_of(batch: EncodedBatch) -> BatchEntry:

@@ -6,7 +6,9 @@ Nothing here talks to the server.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+
+import msgspec
 
 from queueyard.panqueue.queues import JobChanges, Queue, checked_key, new_job_id, with_options
 from queueyard.panqueue.records import IdsFrom, JobOptions
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 
 
-class NewJob(NamedTuple):
+class NewJob(msgspec.Struct, frozen=True, gc=False):
     """A job on its way in."""
 
     id: str
@@ -61,7 +63,7 @@ def calls_for(
     start = 0
     while start < len(jobs):
         first, end = jobs[start], start + 1
-        while end < len(jobs) and jobs[end].options == first.options and jobs[end].ids_from is first.ids_from:
+        while end < len(jobs) and _are_alike(jobs[end], first):
             end += 1
         alike = jobs[start:end]
         sizes = [len(job.payload) for job in alike]
@@ -75,6 +77,11 @@ def calls_for(
                     words.append(job.key or "")
             yield part, store.add(words, first.options, keyed=keyed, ids_from=first.ids_from, actor=actor)
         start = end
+
+
+def _are_alike(one: NewJob, other: NewJob) -> bool:
+    # The same object, nearly always.
+    return (one.options is other.options or one.options == other.options) and one.ids_from is other.ids_from
 
 
 def ids_of(part: Sequence[NewJob], first: int) -> list[str]:

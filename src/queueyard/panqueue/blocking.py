@@ -7,6 +7,7 @@ here, except where the connection turns out to be dead before anything was sent 
 from __future__ import annotations
 
 from contextlib import suppress
+import os
 import select
 import socket
 import threading
@@ -200,6 +201,7 @@ class Line:
         self._timeout_s = timeout_s
         self._guard = threading.Lock()
         self._socket: Socket | None = None
+        self._pid = 0
         self._elsewhere: Node | None = None
 
     def call(self, *words: Word) -> Reply:
@@ -244,7 +246,8 @@ class Line:
 
     def _ask(self, words: Sequence[Word]) -> Reply:
         with self._guard:
-            if self._socket is not None and self._socket.is_dead():
+            if self._socket is not None and (self._pid != os.getpid() or self._socket.is_dead()):
+                # Gone, or our parent's: two processes on one connection would read each other's replies.
                 self._drop()
             reply = self._exchange(words)
             node = moved_to(reply, self._open().node) if isinstance(reply, Refusal) else None
@@ -270,6 +273,7 @@ class Line:
                 self._socket = Socket(self._elsewhere, self.address, self.address.login, timeout_s=self._timeout_s)
             else:
                 self._socket = open_socket(self.address, self._tag, timeout_s=self._timeout_s)
+            self._pid = os.getpid()
         return self._socket
 
     def _drop(self) -> None:

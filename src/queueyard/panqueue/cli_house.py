@@ -13,6 +13,7 @@ from queueyard.console import examples
 from queueyard.panqueue.calls import Call, common
 
 if TYPE_CHECKING:
+    from queueyard.panqueue.embedded import Running
     from queueyard.panqueue.pool import WorkerPool
 
 
@@ -111,6 +112,7 @@ def _pool_of(target: Any, name: str, concurrency: int | None) -> WorkerPool:
 @common
 def serve(call: Call, port: int | None, fsync: str, background: bool, wants_stop: bool) -> None:
     """Run a real Valkey in a folder, with its data on disk; until Ctrl-C, or in the background."""
+    from queueyard.kernel.lifecycle import Lifecycle  # noqa: PLC0415
     from queueyard.panqueue import embedded  # noqa: PLC0415
 
     if wants_stop:
@@ -120,30 +122,34 @@ def serve(call: Call, port: int | None, fsync: str, background: bool, wants_stop
         else:
             call.out.text(f"stopped the server in {call.folder}" if stopped else f"no server runs in {call.folder}")
         return
-    already = embedded.find_running(call.folder)
-    running = already or embedded.start(call.folder, port=port, fsync=fsync)
-    if call.as_json:
-        call.out.data({"url": running.url, "pid": running.pid, "folder": str(call.folder), "new": already is None})
-    else:
-        call.out.text(f"{'already running' if already else 'serving'} at {running.url} (pid {running.pid})")
-        if running.port:
-            call.out.text(f"and at redis://127.0.0.1:{running.port}")
-    if not background and already is None:
-        # Whoever waits for that line on a pipe shall have it now.
+    if background:
+        _announce(call, embedded.find_running(call.folder), port=port, fsync=fsync)
+        return
+    lifecycle = Lifecycle()
+    # Before the first line: whoever reads it may ask us to stop at once.
+    with lifecycle.on_signals():
+        already = embedded.find_running(call.folder)
+        _announce(call, already, port=port, fsync=fsync)
         sys.stdout.flush()
-        _until_signal()
+        while lifecycle.running and already is None:
+            lifecycle.wait()
+    lifecycle.close()
+    if already is None:
         embedded.stop(call.folder)
         call.out.note("stopped")
 
 
-def _until_signal() -> None:
-    from queueyard.kernel.lifecycle import Lifecycle  # noqa: PLC0415
+def _announce(call: Call, already: Running | None, *, port: int | None, fsync: str) -> None:
+    """Start the server unless it runs already, and say where it is."""
+    from queueyard.panqueue import embedded  # noqa: PLC0415
 
-    lifecycle = Lifecycle()
-    with lifecycle.on_signals():
-        while lifecycle.running:
-            lifecycle.wait()
-    lifecycle.close()
+    running = already or embedded.start(call.folder, port=port, fsync=fsync)
+    if call.as_json:
+        call.out.data({"url": running.url, "pid": running.pid, "folder": str(call.folder), "new": already is None})
+        return
+    call.out.text(f"{'already running' if already else 'serving'} at {running.url} (pid {running.pid})")
+    if running.port:
+        call.out.text(f"and at redis://127.0.0.1:{running.port}")
 
 
 @click.command(epilog=examples("panqueue doctor", "panqueue doctor emails --fix", "panqueue doctor --json"))

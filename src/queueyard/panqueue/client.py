@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 from queueyard.panqueue import service
 from queueyard.panqueue.adding import Intake, NewJob, calls_for, ids_of
 from queueyard.panqueue.address import default_url, parse_address
-from queueyard.panqueue.errors import Closed, PanqueueError, ServerUnreachable, TimedOut
+from queueyard.panqueue.errors import Closed, ModeMismatch, PanqueueError, ServerUnreachable, TimedOut
 from queueyard.panqueue.link import Channel, Port
 from queueyard.panqueue.queues import JobChanges, Queue, with_options
 from queueyard.panqueue.records import Counts, JobRecord, JobState, Keep, Mode
@@ -245,6 +245,7 @@ class QueueClient:
         shared = self._shared.get(declared.id)
         if shared is None:
             shared = self._shared[declared.id] = _Shared(self, declared, self._timeout_s)
+        shared.agree_with(declared)
         return QueueHandle(self, declared, Intake(declared, with_options(declared.options, **defaults)), shared)
 
     async def connect(self) -> None:
@@ -283,11 +284,24 @@ class _Shared:
         self.mode: Mode | None = Mode.GLOBAL if queue.mode is Mode.GLOBAL else None
         self._learning: asyncio.Task[Mode] | None = None
         self._client = client
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._new: list[NewJob] = []
         self._futures: list[tuple[asyncio.Future[Any], QueueHandle[Any, Any]]] = []
         self._sending: set[asyncio.Task[None]] = set()
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
         self._channel: asyncio.Task[Channel] | None = None
+
+    def agree_with(self, queue: Queue[Any, Any]) -> None:
+        """Take the mode of another declaration of the same queue. ModeMismatch if it was declared differently."""
+        if queue.mode is None or queue.mode is self._declared.mode:
+            return
+        if self._declared.mode is not None:
+            raise ModeMismatch(
+                f"queue {queue.id} was declared in {self._declared.mode} mode before, and now in {queue.mode} mode",
+                hint="Declare it once, and use that object everywhere.",
+            )
+        self._declared = queue
+        self.mode = Mode.GLOBAL if queue.mode is Mode.GLOBAL else None
 
     async def learn_mode(self) -> Mode:
         """The queue's mode: as configured, else as stored, else global. Asked once per client."""
@@ -308,7 +322,9 @@ class _Shared:
         return await self.port.hold(service.stored_mode(self.store))
 
     def enqueue(self, new: NewJob, handle: QueueHandle[Any, R]) -> asyncio.Future[AddedJob[R]]:
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         future: asyncio.Future[AddedJob[R]] = loop.create_future()
         if not self._new:
             loop.call_soon(self._send)

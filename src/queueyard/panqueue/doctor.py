@@ -80,7 +80,7 @@ def examine_server(line: Line) -> Iterator[Finding]:
 def _permissions(line: Line) -> Iterator[Finding]:
     """Does what a client and a worker do, on a queue that nobody uses, and removes it again."""
     store = QueueStore(f"doctor-{os.urandom(6).hex()}")
-    turn = store.turn_head(lease_ms=60_000, worker="doctor", keep=None)
+    turn = store.turn_builder(lease_ms=60_000, worker="doctor", keep=None)
     try:
         line.ask(store.add(["probe", b"{}"], JobOptions(), keyed=False))
         line.ask(turn.build([], claim=1, token="probe"))  # noqa: S106  no password

@@ -71,6 +71,13 @@ class Codec(Generic[_T]):
             raise BadPayload(f"the {self._name} cannot be understood: {fault}") from fault
 
     def _refuse_what_json_has_not(self, value: Any) -> None:
+        if type(value) is dict:
+            # Most payloads are flat: then there is nothing to walk through.
+            for name, part in value.items():
+                if type(part) not in _PLAIN or type(name) is not str:
+                    break
+            else:
+                return
         if type(value) not in _PLAIN:
             _look(value, self._name, 0, typed=self._typed)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class WorkerPool:
     """Workers of different queues in one event loop; used once."""
 
-    def __init__(self, workers: Sequence[Worker[Any, Any]]) -> None:
+    def __init__(self, workers: Sequence[Worker]) -> None:
         """BadQueue if two of them share a queue: give one of them more concurrency instead."""
         ids = [worker.queue.id for worker in workers]
         double = sorted({one for one in ids if ids.count(one) > 1})

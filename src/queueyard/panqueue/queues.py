@@ -161,11 +161,10 @@ def checked_key(queue_id: str, key: str | None, *, keyed: bool) -> str | None:
 _chance = random.Random(os.urandom(32))  # noqa: S311
 os.register_at_fork(after_in_child=lambda: _chance.seed(os.urandom(32)))
 
-_VERSION_4 = 0x4000_8000_0000_0000_0000
-_NOT_VERSION = ~(0xF000_C000_0000_0000_0000)
+_VARIANT = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
 
 
 def new_job_id() -> str:
     """A random UUID of version 4, as the public implementation gives its jobs."""
-    digits = f"{_chance.getrandbits(128) & _NOT_VERSION | _VERSION_4:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    digits = _chance.randbytes(16).hex()
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:]}"

@@ -8,7 +8,6 @@ share every word. The two hot calls, `add` and `turn`, are built here as plainly
 from __future__ import annotations
 
 from collections.abc import Generator
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -177,9 +176,9 @@ class QueueStore:
 
     # --- a worker ----------------------------------------------------------------------------------------------------
 
-    def turn_head(self, *, lease_ms: int, worker: str, keep: Keep | None) -> TurnBuilder:
+    def turn_builder(self, *, lease_ms: int, worker: str, keep: Keep | None, keyed: bool = False) -> TurnBuilder:
         """Builds the hot call of one worker; what never changes is put together once."""
-        return TurnBuilder(self, lease_ms=lease_ms, worker=worker, keep=keep)
+        return TurnBuilder(self.keys, lease_ms=lease_ms, worker=worker, keep=keep, keyed=keyed)
 
     def fail(self, jobs: Iterable[tuple[str, str, str, int]], *, worker: str, keep: Keep | None) -> Ask[list[Finish]]:
         """Record failures, given as (id, token, why, ms until the next attempt or -1)."""
@@ -340,25 +339,15 @@ class QueueStore:
 class TurnBuilder:
     """Puts together the turns of one worker, and reads what they bring."""
 
-    def __init__(self, store: QueueStore, *, lease_ms: int, worker: str, keep: Keep | None) -> None:
-        self._store = store
+    def __init__(self, keys: QueueKeys, *, lease_ms: int, worker: str, keep: Keep | None, keyed: bool) -> None:
+        self.keyed = keyed
+        self._keeps = keep is not None
+        self._script = scripts.TURN_KEYED if keyed else scripts.TURN
+        self._keys = keys.of(self._script)
+        self._prefix = keys["jobs"]
         self._lease_ms = lease_ms
         self._worker = worker
-        self.keeps = keep is not None
         self._retention = retention_arguments(keep)
-        self.keyed = False
-
-    @cached_property
-    def _script(self) -> Script:
-        return scripts.TURN_KEYED if self.keyed else scripts.TURN
-
-    @cached_property
-    def _keys(self) -> list[str]:
-        return self._store.keys.of(self._script)
-
-    @cached_property
-    def _prefix(self) -> str:
-        return self._store.keys["jobs"]
 
     def build(self, finished: Iterable[tuple[str, str, str | None, bytes]], *, claim: int, token: str) -> Ask[Turn]:
         """A turn that finishes jobs, given as (id, token, key, result), and then claims up to `claim`."""
@@ -368,7 +357,7 @@ class TurnBuilder:
             words.append(held_by)
             if self.keyed:
                 words.append(key or "")
-            if self.keeps:
+            if self._keeps:
                 words.append(result)
         return Ask(self._script, self._keys, words, read_turn)
 

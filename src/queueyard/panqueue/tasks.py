@@ -14,7 +14,19 @@ The payload is a JSON object of the arguments; it is checked against the annotat
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    get_type_hints,
+    overload,
+)
 
 import msgspec
 
@@ -26,7 +38,7 @@ from queueyard.panqueue.sync import SyncAddedJob, SyncQueueClient
 from queueyard.panqueue.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
     from types import TracebackType
 
     from queueyard.panqueue.jobs import Callbacks, Job
@@ -60,7 +72,7 @@ class Task(Generic[A, R]):
         """The same for code without an event loop."""
         return self._tasks.sync_client.queue(self.queue).add(self._bound(args, kwargs))
 
-    def worker(self, **options: Any) -> Worker[Any, Any]:
+    def worker(self, **options: Any) -> Worker:
         """A worker that runs these jobs; options as for Worker."""
         return Worker(self.queue, self._handle_async if self._is_async else self._handle, **options)
 
@@ -74,6 +86,15 @@ class Task(Generic[A, R]):
         bound = inspect.signature(self.function).bind(*args, **kwargs)
         bound.apply_defaults()
         return msgspec.convert(bound.arguments, self._arguments, from_attributes=True)
+
+
+class TaskMaker(Protocol):
+    """The decorator: what an async function returns is what it awaits to."""
+
+    @overload
+    def __call__(self, function: Callable[A, Coroutine[Any, Any, R]], /) -> Task[A, R]: ...
+    @overload
+    def __call__(self, function: Callable[A, R], /) -> Task[A, R]: ...
 
 
 class Tasks:
@@ -101,20 +122,18 @@ class Tasks:
             self._sync_client = SyncQueueClient(self.url, name=self._name)
         return self._sync_client
 
-    def task(
-        self, queue_id: str | None = None, **settings: Unpack[QueueSettings]
-    ) -> Callable[[Callable[A, R]], Task[A, R]]:
+    def task(self, queue_id: str | None = None, **settings: Unpack[QueueSettings]) -> TaskMaker:
         """Make a task of a function; settings as for Queue. Without an id the queue is called like the function."""
 
-        def decorate(function: Callable[A, R]) -> Task[A, R]:
+        def decorate(function: Callable[..., Any]) -> Task[..., Any]:
             name = queue_id or function.__name__.replace("_", "-")
             if name in self.tasks:
                 raise BadQueue(f"there is already a task for queue {name}", hint="Give one of them another queue id.")
-            made: Task[A, R] = Task(self, function, name, settings)
+            made: Task[..., Any] = Task(self, function, name, settings)
             self.tasks[name] = made
             return made
 
-        return decorate
+        return cast("TaskMaker", decorate)
 
     def pool(
         self,

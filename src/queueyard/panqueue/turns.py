@@ -88,7 +88,7 @@ class Turns:
         self._token_seed = token_seed
         self._calls = 0
         self._callbacks = callbacks
-        self.keep_failed = keep_failed
+        self._keep_failed = keep_failed
         self._delay_of = delay_of
         self._random = random
         self._loop = loop
@@ -152,9 +152,7 @@ class Turns:
             self._gone(job)
             return
         self._done.append(job)
-        if not self._flush_is_due:
-            self._flush_is_due = True
-            self._loop.call_soon(self._flush)
+        self._flush_soon()
 
     def failed(self, job: Held[Any], error: BaseException) -> None:
         if job.lost:
@@ -293,7 +291,7 @@ class Turns:
     async def _tell_failures(self, asker: Asker, batch: list[Failure]) -> None:
         told = [(one.job.id, one.job.token, told_reason(one.error), one.delay_ms) for one in batch]
         try:
-            codes = await asker.ask(self._store.fail(told, worker=self._name, keep=self.keep_failed))
+            codes = await asker.ask(self._store.fail(told, worker=self._name, keep=self._keep_failed))
         except BaseException:
             for one in batch:
                 one.job.is_unsure = True

@@ -15,14 +15,14 @@ keeps its lease meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 import logging
 import os
 import random as chance
 import socket
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 P = TypeVar("P")
-R = TypeVar("R")
 
-Handler = Callable[[Job[P]], Awaitable[R]] | Callable[[Job[P]], R]
 #: is told the job and the error; gives milliseconds until the next attempt, or None for no further one
 CustomBackoff = Callable[[Job[Any], BaseException], float | None]
 
@@ -72,13 +70,13 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool
 
 
-class Worker(Generic[P, R]):
+class Worker:
     """One worker of one queue. It is used once: started, stopped, and then thrown away."""
 
     def __init__(
         self,
-        queue: Queue[P, R] | str,
-        handler: Handler[P, R],
+        queue: Queue[P, Any] | str,
+        handler: Callable[[Job[P]], Any],
         *,
         url: str | None = None,
         settings: WorkerSettings | None = None,
@@ -94,9 +92,9 @@ class Worker(Generic[P, R]):
 
         BadAddress, BadSettings, BadQueue.
         """
-        self.queue: Queue[P, R] = Queue(queue) if isinstance(queue, str) else queue
+        self.queue: Queue[Any, Any] = Queue(queue) if isinstance(queue, str) else queue
         settings = settings or WorkerSettings()
-        self.settings = msgspec.structs.replace(settings, concurrency=concurrency) if concurrency else settings
+        self.settings = settings if concurrency is None else msgspec.structs.replace(settings, concurrency=concurrency)
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self._handler = handler
         self._limit = limit
@@ -200,8 +198,12 @@ class Worker(Generic[P, R]):
         loop = asyncio.get_running_loop()
         settings = self.settings
         lanes = min(_LANES, settings.concurrency)
-        builder = self._store.turn_head(lease_ms=settings.lease_ms, worker=self.name, keep=self.queue.keep_completed)
-        builder.keyed = self.queue.mode in {Mode.KEYED, Mode.DYNAMIC}
+        builder = self._store.turn_builder(
+            lease_ms=settings.lease_ms,
+            worker=self.name,
+            keep=self.queue.keep_completed,
+            keyed=self.queue.mode in {Mode.KEYED, Mode.DYNAMIC},
+        )
         self._turns = turns = Turns(
             self._store,
             builder,

@@ -125,7 +125,8 @@ class Queen:
         return messages.send(
             self.store,
             self.clock,
-            sender=self.agent,
+            # Not self.agent: sending looks both names up among the droids itself, and once is enough.
+            sender=identity(self.settings),
             to=to,
             body=body,
             subject=subject,

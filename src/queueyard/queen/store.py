@@ -165,6 +165,7 @@ class Store:
         self.assignments = Ledger(home.beads / ASSIGNMENTS, Assignment)
         self.reservations = Ledger(home.beads / RESERVATIONS, Reservation)
         self._droids_folder = home.droids
+        self._files_by_name = {name: home.beads / name for name in (MESSAGES, ASSIGNMENTS, RESERVATIONS)}
         self._droids_state: tuple[int, ...] = ()
         self._droids: set[str] = set()
 
@@ -182,7 +183,7 @@ class Store:
         An update that fits no line goes without its body, which the file holds already.
         """
         append_lines(
-            self.home.beads / name,
+            self._files_by_name[name],
             [check_line(_shortened(raw) if is_update else _encoded(raw, what), what=what) for raw in raws],
             files=self._files,
         )
@@ -195,12 +196,12 @@ class Store:
         """
         lines = [check_line(_encoded(raw, what), what=what) for raw in raws]
         if len(lines) < 2:
-            append_lines(self.home.beads / name, lines, files=self._files)
+            append_lines(self._files_by_name[name], lines, files=self._files)
             return
         note = _Note(file=name, lines=[line.decode() for line in lines])
         replace_file(self._note, msgspec.json.encode(note), files=self._files)
         try:
-            append_lines(self.home.beads / name, lines, files=self._files)
+            append_lines(self._files_by_name[name], lines, files=self._files)
         except StorageFailed:
             self._strike_note()
             raise

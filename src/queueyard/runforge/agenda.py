@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from queueyard.runforge.lineup import LineUp
 from queueyard.runforge.records import ENDED, Ended, JobState, Policy
-from queueyard.runforge.rules import ended, fate_of
+from queueyard.runforge.rules import ended, fate_of, local_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
 
     from queueyard.runforge.records import Job
     from queueyard.runforge.state import Change, QueueState
@@ -38,28 +39,28 @@ class Agenda:
         """How many jobs are due."""
         return len(self._line_up)
 
-    def fill(self, *, at: str, now_s: float) -> list[Ended]:
+    def fill(self, now: Callable[[], datetime]) -> list[Ended]:
         """Take every queued job of the state; the ends of those whose wait is in vain."""
         ends = []
         for job in self._state.jobs.values():
             if job.state is JobState.QUEUED:
-                ends += self._admit(job, at=at, now_s=now_s)
+                ends += self._admit(job, now)
             elif job.state is JobState.RUNNING:
                 self._line_up.remember(job)
         return ends
 
-    def take(self, changes: Iterable[Change], *, at: str, now_s: float) -> list[Ended]:
+    def take(self, changes: Iterable[Change], now: Callable[[], datetime]) -> list[Ended]:
         """Follow what changed; the ends of jobs that wait for something that will not come."""
         ends: list[Ended] = []
         for before, after in changes:
             if after is None or after.state in ENDED:
-                ends += self._over(after or before, at=at, now_s=now_s)
+                ends += self._over(after or before, now)
             elif after.state is JobState.QUEUED:
-                ends += self._admit(after, at=at, now_s=now_s)
+                ends += self._admit(after, now)
+            elif before is not None and before.state is JobState.QUEUED:
+                self._line_up.serve(after)
             else:
                 self._line_up.remove(after)
-                if before is not None and before.state is JobState.QUEUED:
-                    self._line_up.serve(after)
         return ends
 
     def wake(self, *, now_s: float) -> None:
@@ -92,12 +93,15 @@ class Agenda:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _admit(self, job: Job, *, at: str, now_s: float) -> list[Ended]:
-        extra = self._state.extra_of(job.job_id)
+    def _admit(self, job: Job, now: Callable[[], datetime]) -> list[Ended]:
+        extra = self._state.extras.get(job.job_id)
+        if extra is None or not (extra.after or extra.not_before):
+            self._line_up.add(job)
+            return []
         fate = fate_of(extra.after, self._state.jobs)
         if isinstance(fate, tuple):
-            return [ended(job, fate[0], at=at, error=fate[1])]
-        if fate and (extra.not_before is None or extra.not_before <= now_s):
+            return [ended(job, fate[0], at=local_iso(now()), error=fate[1])]
+        if fate and (extra.not_before is None or extra.not_before <= now().timestamp()):
             self._line_up.add(job)
             return []
         self._line_up.remove(job)
@@ -109,7 +113,7 @@ class Agenda:
                 self._waiting_for.setdefault(name, set()).add(job.job_id)
         return []
 
-    def _over(self, job: Job | None, *, at: str, now_s: float) -> list[Ended]:
+    def _over(self, job: Job | None, now: Callable[[], datetime]) -> list[Ended]:
         if job is None:
             return []
         self._line_up.forget(job)
@@ -117,5 +121,5 @@ class Agenda:
         for name in sorted(self._waiting_for.pop(job.job_id, ())):
             waiting = self._state.jobs.get(name)
             if waiting is not None and waiting.state is JobState.QUEUED:
-                ends += self._admit(waiting, at=at, now_s=now_s)
+                ends += self._admit(waiting, now)
         return ends

@@ -54,8 +54,12 @@ class Call:
                 self.out.text(line)
 
     def finish(self) -> None:
-        """Tell about lines that could not be read, once."""
-        if "forge" in self.__dict__ and self.forge.bad_lines():
+        """Tell what did not go as it should, and about lines that could not be read, once."""
+        if "forge" not in self.__dict__:
+            return
+        for warning in self.forge.store.warnings:
+            self.out.warn(warning)
+        if self.forge.bad_lines():
             bad = self.forge.bad_lines()
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
             self.out.warn(f"{bad[0]}{more}; see: runforge-cli doctor")

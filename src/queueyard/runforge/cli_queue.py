@@ -71,6 +71,8 @@ def put_in_queue(call: Call, forge: RunForge, sweep: Sweep, priority: int) -> No
     from queueyard.runforge.tokens import group_enqueued  # noqa: PLC0415
 
     jobs = forge.enqueue_sweep(sweep, priority=priority)
+    for warning in forge.store.warnings:
+        call.out.warn(warning)
     call.show(
         {"group_id": sweep.group_id, "workspace": str(forge.workspace.root), "runs": sweep.run_ids},
         f"Workspace: {forge.workspace.root}",

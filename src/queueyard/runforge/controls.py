@@ -12,7 +12,7 @@ from queueyard.kernel.ids import find_id
 from queueyard.runforge.enqueue import save_group
 from queueyard.runforge.errors import UnknownGroup
 from queueyard.runforge.events import group_event
-from queueyard.runforge.groups import is_paused, new_group
+from queueyard.runforge.groups import is_paused
 from queueyard.runforge.records import ENDED, Added, Extra, Job, JobState, Pruned, StopWished
 from queueyard.runforge.recovery import look_for
 from queueyard.runforge.rules import (
@@ -22,7 +22,6 @@ from queueyard.runforge.rules import (
     extra_again,
     from_local_iso,
     job_ids,
-    latest_by_run,
     local_iso,
     retries_of,
 )
@@ -49,12 +48,9 @@ def resume_group(store: Store, groups: GroupFiles, group_id: str) -> bool:
 def _set_paused(store: Store, groups: GroupFiles, group_id: str, *, paused: bool) -> bool:
     check_known(store, groups, group_id)
     with store.locked():
-        if groups.read(group_id) is None:
-            # Known by its jobs alone: the field needs a file to stand in.
-            jobs = store.state.of_group(group_id)
-            raw = new_group(group_id, latest_by_run(jobs), at=local_iso(store.clock.now()))
-            groups.write_new(group_id, raw)
-            save_group(store, groups, group_id, jobs)
+        # A group that is known by its jobs alone gets a file for the field to stand in.
+        if groups.read(group_id) is None or group_id in store.state.unsaved:
+            save_group(store, groups, group_id)
         changed = False
 
         def act(raw: Raw) -> None:
@@ -78,6 +74,7 @@ def retry_failed(store: Store, groups: GroupFiles, group_id: str) -> list[Job]:
         failed = retries_of(store.state.of_group(group_id))
         failed = [job for job in failed if job.run_id not in store.state.live_runs]
         if not failed:
+            _mend_group(store, groups, group_id)
             return []
         now = store.clock.now()
         names = list(islice(job_ids(now, store.state.jobs), len(failed)))
@@ -89,7 +86,7 @@ def retry_failed(store: Store, groups: GroupFiles, group_id: str) -> list[Job]:
             if (extra := extra_again(store.state.extra_of(old.job_id), renamed)) != Extra()
         }
         store.commit(Added(jobs=jobs, extras=extras))
-        save_group(store, groups, group_id, jobs, cancelled=False)
+        save_group(store, groups, group_id, cancelled=False)
     return jobs
 
 
@@ -111,8 +108,16 @@ def cancel_group(
             to_stop = [job for job in store.state.of_group(group_id) if job.state is JobState.RUNNING]
             about += _stop(store, to_stop, kill_grace_s)
         if about:
-            save_group(store, groups, group_id, [store.state.jobs[job.job_id] for job in about], cancelled=True)
+            save_group(store, groups, group_id, cancelled=True)
+        else:
+            _mend_group(store, groups, group_id)
     return about
+
+
+def _mend_group(store: Store, groups: GroupFiles, group_id: str) -> None:
+    """Tell what a command or a daemon that was killed did not come to tell."""
+    if group_id in store.state.unsaved:
+        save_group(store, groups, group_id)
 
 
 def _stop(store: Store, jobs: list[Job], kill_grace_s: float) -> list[Job]:

@@ -27,9 +27,9 @@ from queueyard.runforge.tokens import job_done, job_started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    import selectors
 
     from queueyard.kernel import proc
+    from queueyard.runforge.poller import Poller
     from queueyard.runforge.recorder import Recorder
     from queueyard.runforge.records import Ended, Job, Raw
     from queueyard.runforge.settings import RunforgeSettings
@@ -49,7 +49,7 @@ class Crew:
         store: Store,
         recorder: Recorder,
         settings: RunforgeSettings,
-        selector: selectors.BaseSelector,
+        poller: Poller,
         *,
         environment: Mapping[str, str],
         say: Callable[[str], None],
@@ -64,7 +64,7 @@ class Crew:
         self._complain = complain
         self.inherited = environment_for_runs(environment, keep=settings.pass_env)
         self._free_gpus = list(reversed(gpu_names(settings.gpu_slots, environment)))
-        self._slots = Slots(selector, self._clock, kill_grace_s=settings.kill_grace_s, on_end=self._on_end)
+        self._slots = Slots(poller, self._clock, kill_grace_s=settings.kill_grace_s, on_end=self._on_end)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -178,9 +178,9 @@ class Crew:
             )
         except QueueyardError:
             return Launch(
-                folder=self._workspace.run_folder(job.run_id),
+                folder=str(self._workspace.run_folder(job.run_id)),
                 argv=[],
-                cwd=self._workspace.root,
+                cwd=self._workspace.root_text,
                 env={},
                 timeout_s=None,
                 is_command=True,

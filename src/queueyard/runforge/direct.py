@@ -7,8 +7,8 @@ what has not begun is canceled, and what runs is stopped (unless the plan says s
 from __future__ import annotations
 
 from collections import deque
+from contextlib import closing
 import os
-import selectors
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +19,7 @@ from queueyard.runforge.errors import InvalidRequest, MissingFiles
 from queueyard.runforge.execution import LaunchFailed, Outcome, begin, conclude, environment_for_runs, prepare
 from queueyard.runforge.groups import new_group
 from queueyard.runforge.pace import Pace
+from queueyard.runforge.poller import Poller
 from queueyard.runforge.records import Job, JobState
 from queueyard.runforge.rules import local_iso
 from queueyard.runforge.slots import Running, Slots
@@ -57,8 +58,8 @@ class DirectSweep:
         self._say = say
         self._lifecycle = lifecycle
         self._inherited = environment_for_runs(environment, keep=settings.pass_env)
-        self._selector = selectors.DefaultSelector()
-        self._slots = Slots(self._selector, clock, kill_grace_s=settings.kill_grace_s, on_end=self._on_end)
+        self._poller = Poller()
+        self._slots = Slots(self._poller, clock, kill_grace_s=settings.kill_grace_s, on_end=self._on_end)
         # A job without a queue: what group.json is told from.
         self._pending = deque(
             Job(job_id=run_id, run_id=run_id, group_id=sweep.group_id, created_at=local_iso(clock.now()))
@@ -77,14 +78,13 @@ class DirectSweep:
             group_id, new_group(group_id, self._sweep.run_ids, at=at, plan=self._sweep.plan, status="pending")
         )
         self._say(tokens.group_start(group_id, len(self._sweep.run_ids)))
-        self._selector.register(self._lifecycle.fileno(), selectors.EVENT_READ, self._on_signal)
-        with self._selector:
+        self._poller.register(self._lifecycle.fileno(), self._on_signal)
+        with closing(self._poller):
             while self._pending or len(self._slots):
                 while self._pending and len(self._slots) < self._sweep.plan.max_parallel:
                     self._start(self._pending.popleft())
                 self._save_if_due()
-                for key, _ in self._selector.select(self._idle_s()):
-                    key.data()
+                self._poller.wait(self._idle_s())
                 self._slots.enforce()
         return self._told_end(self._save())
 

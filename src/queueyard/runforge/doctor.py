@@ -224,8 +224,7 @@ def _mend_group(forge: RunForge, group_id: str, *, unreadable: bool) -> None:
     with forge.store.writing():
         if unreadable:
             _take_away(path)
-        latest = latest_by_run(forge.store.state.of_group(group_id))
-        save_group(forge.store, forge.groups, group_id, list(latest.values()))
+        save_group(forge.store, forge.groups, group_id)
 
 
 def _runs(forge: RunForge) -> _Look:
@@ -252,7 +251,7 @@ def _fail(forge: RunForge, job_id: str, why: str) -> None:
         forge.store.commit(ended(job, JobState.FAILED, at=local_iso(forge.clock.now()), error=why))
         if job.group_id is not None:
             with suppress(QueueyardError):
-                save_group(forge.store, forge.groups, job.group_id, [forge.store.state.jobs[job_id]])
+                save_group(forge.store, forge.groups, job.group_id)
 
 
 def _set_aside(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from queueyard.kernel.errors import StorageFailed
 from queueyard.runforge.errors import AlreadyQueued, InvalidValue, MissingFiles, UnknownJob, UnknownRun
 from queueyard.runforge.records import Added, Extra, GroupSaved, Job
 from queueyard.runforge.rules import check_id, job_ids, latest_by_run, local_iso
@@ -65,7 +66,7 @@ def enqueue_run(
         if not store.commit(Added(jobs=[job], extras={} if extra == Extra() else {job.job_id: extra})):
             _refuse_if_live(store, run_id)  # a tool that does not lock was faster
         if group_id is not None:
-            save_group(store, groups, group_id, [job])
+            save_group(store, groups, group_id)
     return job
 
 
@@ -95,24 +96,26 @@ def enqueue_sweep(store: Store, groups: GroupFiles, sweep: Sweep, *, priority: i
         ]
         # One line: a kill leaves the whole sweep or nothing. The group follows from it and from plan.json.
         store.commit(Added(jobs=jobs))
-        save_group(store, groups, sweep.group_id, jobs)
+        save_group(store, groups, sweep.group_id)
     return jobs
 
 
-def save_group(
-    store: Store, groups: GroupFiles, group_id: str, jobs: Sequence[Job], *, cancelled: bool | None = None
-) -> None:
-    """Bring group.json up to date with what was just committed, and with what the daemon made of it since."""
+def save_group(store: Store, groups: GroupFiles, group_id: str, *, cancelled: bool | None = None) -> None:
+    """Bring group.json up to date: with what was just committed, and with what a killed daemon did not come to tell."""
     upto = 0
 
-    def as_they_are() -> list[Job]:
+    def all_as_they_are() -> list[Job]:
         nonlocal upto
         store.refresh()
         upto = store.state.unsaved.get(group_id, 0)
-        return [store.state.jobs[job.job_id] for job in jobs if job.job_id in store.state.jobs]
+        return store.state.of_group(group_id)
 
-    groups.save_jobs(group_id, as_they_are, all_jobs=lambda: store.state.of_group(group_id), cancelled=cancelled)
-    store.commit(GroupSaved(group_id=group_id, upto=upto), durable=False)
+    try:
+        groups.save_jobs(group_id, all_as_they_are, cancelled=cancelled)
+        store.commit(GroupSaved(group_id=group_id, upto=upto), durable=False)
+    except StorageFailed as fault:
+        # It is in the journal: the next daemon, or the next command on the group, brings the file up to date.
+        store.warnings.append(f"group.json of {group_id} is behind: {fault}")
 
 
 def _job_meant(store: Store, name: str) -> str:

@@ -19,6 +19,7 @@ from queueyard.kernel.errors import QueueyardError, StorageFailed, explaining
 from queueyard.runforge.groups import primary_metric
 from queueyard.runforge.records import JobState
 from queueyard.runforge.run_files import (
+    Folder,
     forget_result,
     last_words,
     open_log,
@@ -34,7 +35,6 @@ from queueyard.runforge.tokens import Stage, stage
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
-    from pathlib import Path
 
     from queueyard.runforge.records import Raw
     from queueyard.runforge.workspace import Workspace
@@ -62,9 +62,9 @@ class LaunchFailed(QueueyardError):
 class Launch:
     """Everything that starting a run needs, read and checked."""
 
-    folder: Path
+    folder: str
     argv: list[str]
-    cwd: Path
+    cwd: str
     env: dict[str, str]
     #: from the request; None where it sets no limit
     timeout_s: float | None
@@ -95,10 +95,10 @@ def prepare(
     group_id: str | None = None,
     attempt: int = 1,
     gpu: str | None = None,
-    folder: Path | None = None,
+    folder: str | None = None,
 ) -> Launch:
     """Read the request of a run. MissingFiles, InvalidRequest and UnsafePath concern this run alone."""
-    folder = folder or workspace.run_folder(run_id)
+    folder = folder or str(workspace.run_folder(run_id))
     request = read_request(folder)
     env = {
         **inherited,
@@ -106,8 +106,8 @@ def prepare(
         "RUNFORGE_RUN_ID": run_id,
         "RUNFORGE_GROUP_ID": group_id or "",
         "RUNFORGE_ATTEMPT": str(attempt),
-        "RUNFORGE_RUN_DIR": str(folder),
-        "RUNFORGE_WORKSPACE": str(workspace.root),
+        "RUNFORGE_RUN_DIR": folder,
+        "RUNFORGE_WORKSPACE": workspace.root_text,
     }
     if job_id is not None:
         env["RUNFORGE_JOB_ID"] = job_id
@@ -117,7 +117,7 @@ def prepare(
     return Launch(
         folder=folder,
         argv=[str(word) for word in request["command"]] if is_command else training_argv(workspace, folder),
-        cwd=workspace.root / request["cwd"] if request.get("cwd") else workspace.root,
+        cwd=str(workspace.root / request["cwd"]) if request.get("cwd") else workspace.root_text,
         env=env,
         timeout_s=request.get("timeout_s"),
         is_command=is_command,
@@ -125,16 +125,16 @@ def prepare(
     )
 
 
-def training_argv(workspace: Workspace, folder: Path) -> list[str]:
+def training_argv(workspace: Workspace, folder: str) -> list[str]:
     return [
         sys.executable,
         "-m",
         "runforge_cli",
         "run",
         "--run-dir",
-        str(folder),
+        folder,
         "--workspace",
-        str(workspace.root),
+        workspace.root_text,
     ]
 
 
@@ -157,7 +157,8 @@ def begin(launch: Launch) -> tuple[Process, int]:
         return spawn(launch.argv, cwd=launch.cwd, env=launch.env, output=log), log
     except (OSError, ValueError) as fault:
         failure = _start_failure(launch, fault)
-        write_log(log, f"ERROR: {failure}", stage(Stage.FAILED))
+        write_log(log, f"ERROR: {failure}")
+        write_log(log, stage(Stage.FAILED))
         os.close(log)
         raise failure from fault
 
@@ -165,7 +166,7 @@ def begin(launch: Launch) -> tuple[Process, int]:
 def _start_failure(launch: Launch, fault: OSError | ValueError) -> QueueyardError:
     if isinstance(fault, OSError) and fault.errno in _DISK_REFUSES:
         return StorageFailed(f"cannot start a process: {os.strerror(fault.errno or 0)}")
-    if not launch.cwd.is_dir():
+    if not os.path.isdir(launch.cwd):  # noqa: PTH112  text, as everything here
         return LaunchFailed(f"no such folder to run in: {launch.cwd}")
     why = os.strerror(fault.errno) if isinstance(fault, OSError) and fault.errno else str(fault)
     return LaunchFailed(f"cannot start {launch.argv[0]}: {why}")
@@ -227,7 +228,7 @@ def _write_result(
     if summary is not None:
         summary["primary_metric"] = primary_metric(result)
     if launch.is_command:
-        result["effective_config"] = {"command": launch.argv, "cwd": str(launch.cwd)}
+        result["effective_config"] = {"command": launch.argv, "cwd": launch.cwd}
     result |= {key: value for key, value in own.items() if key not in {"version", "status"}}
     if outcome.error:
         result["error"] = {"message": outcome.error, "type": "RunFailed" if code >= 0 else "Killed"}
@@ -239,7 +240,7 @@ def _write_result(
         return
 
 
-def outcome_told(folder: Path, ticket: Raw, *, unsigned_too: bool) -> Outcome | None:
+def outcome_told(folder: Folder, ticket: Raw, *, unsigned_too: bool) -> Outcome | None:
     """The outcome that result.json tells of this very attempt; None if it tells of none.
 
     A result without our signature counts where the attempt is known to have begun: beginning removes older ones.

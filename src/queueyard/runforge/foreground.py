@@ -156,14 +156,14 @@ class _Run:
             self.workspace,
             self.folder.name,
             inherited=environment_for_runs(self.environment),
-            folder=self.folder,
+            folder=str(self.folder),
         )
         if dry_run:
             self.log.say(f"Dry run: would start {launch.argv[0]} in {launch.cwd}")
             return
         forget_result(self.folder)
         started = self.clock.now()
-        code, stopped = self._executed(launch.argv, launch.cwd, launch.env, launch.timeout_s)
+        code, stopped = self._executed(launch.argv, Path(launch.cwd), launch.env, launch.timeout_s)
         outcome = conclude(launch, code=code, stopped=stopped, started=started, finished=self.clock.now(), log=None)
         self._tell(outcome)
 

@@ -138,18 +138,16 @@ class GroupFiles:
         """
         with self._locked():
             at = local_iso(self._clock.now())
-            known = list(jobs())
+            known = latest_by_run(jobs()).values()
             seen = self._current(group_id)
             if seen is None:
-                known = list(all_jobs()) if all_jobs else known
+                known = latest_by_run(all_jobs()).values() if all_jobs else known
                 raw = self._made_anew(group_id, known, at)
                 seen = _Seen(None, raw, places_of(raw))
             raw = seen.raw
             was = raw.get("status")
             for job in known:
-                run = put_job(raw, seen.places, job)
-                if job.state in ENDED:
-                    put_result(run, read_result(self._workspace.run_folder(job.run_id)) if job.started_at else None)
+                self._tell(seen, job)
             if cancelled is not None and isinstance(raw.get("execution"), dict):
                 raw["execution"]["cancelled"] = cancelled
             summarise(raw, at=at)
@@ -168,6 +166,15 @@ class GroupFiles:
         self._workspace.make_queue_folder()
         with self._lock:
             yield
+
+    def _tell(self, seen: _Seen, job: Job) -> None:
+        """Let the group tell one job; an end that it tells already is not looked up again."""
+        place = seen.places.get(job.run_id)
+        if place is not None and job.state in ENDED and seen.raw["runs"][place].get("status") == job.state:
+            return
+        run = put_job(seen.raw, seen.places, job)
+        if job.state in ENDED:
+            put_result(run, read_result(self._workspace.run_folder(job.run_id)) if job.started_at else None)
 
     def _current(self, group_id: str) -> _Seen | None:
         path = self._workspace.group_file(group_id)

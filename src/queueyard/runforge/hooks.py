@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import selectors
 import signal
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from queueyard.kernel.clock import Clock
+    from queueyard.runforge.poller import Poller
     from queueyard.runforge.records import Raw
 
 #: a hook that takes longer is killed
@@ -23,8 +23,8 @@ LONGEST_S = 60.0
 class Hooks:
     """The hooks that are running."""
 
-    def __init__(self, selector: selectors.BaseSelector, clock: Clock, complain: Callable[[str], None]) -> None:
-        self._selector = selector
+    def __init__(self, poller: Poller, clock: Clock, complain: Callable[[str], None]) -> None:
+        self._poller = poller
         self._clock = clock
         self._complain = complain
         #: descriptor of the process -> process and when it is killed, monotonic
@@ -50,7 +50,7 @@ class Hooks:
             return
         descriptor = os.pidfd_open(child.pid)
         self._running[descriptor] = child, self._clock.monotonic() + LONGEST_S
-        self._selector.register(descriptor, selectors.EVENT_READ, lambda: self._ended(descriptor))
+        self._poller.register(descriptor, lambda: self._ended(descriptor))
 
     def enforce(self) -> None:
         """Kill hooks that take too long."""
@@ -67,7 +67,7 @@ class Hooks:
 
     def _ended(self, descriptor: int) -> None:
         child, _ = self._running.pop(descriptor)
-        self._selector.unregister(descriptor)
+        self._poller.unregister(descriptor)
         os.close(descriptor)
         code = child.wait()
         if code:

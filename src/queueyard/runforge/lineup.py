@@ -79,12 +79,17 @@ class LineUp:
         self._claim(name)
 
     def remove(self, job: Job) -> None:
-        """A job is not due any more: started, ended or waiting."""
-        entry = self._entries.pop(job.job_id, None)
-        if entry is not None:
-            self._places[job.job_id] = entry[1]
-            self._gpu_jobs -= job.requires_gpu
+        """A job is not due any more: ended or waiting."""
+        if self._take_out(job):
             self._claim(group_key(job))
+
+    def _take_out(self, job: Job) -> bool:
+        entry = self._entries.pop(job.job_id, None)
+        if entry is None:
+            return False
+        self._places[job.job_id] = entry[1]
+        self._gpu_jobs -= job.requires_gpu
+        return True
 
     def forget(self, job: Job) -> None:
         """A job ended and will not come back."""
@@ -92,7 +97,8 @@ class LineUp:
         self._places.pop(job.job_id, None)
 
     def serve(self, job: Job) -> None:
-        """A job was started: its group goes to the end of the row."""
+        """A job was started: it is out, and its group goes to the end of the row."""
+        self._take_out(job)
         self._services += 1
         self.set_turn(group_key(job), self._services)
         self.last_served = group_key(job)

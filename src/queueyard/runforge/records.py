@@ -229,6 +229,8 @@ class Published(_Entry, tag="published", frozen=True, kw_only=True):
 
     upto: int
     file: Fingerprint
+    #: CRC-32 of its content: a file that was copied or restored is still ours
+    checksum: int = 0
 
 
 class GroupSaved(_Entry, tag="saved", frozen=True, kw_only=True):
@@ -257,8 +259,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     served: dict[str, int] = {}
     #: groups whose group.json is behind
     unsaved: list[str] = []
-    #: the queue.json that we wrote last; None if we never did
-    published: Fingerprint | None = None
+    #: the queue.json that we wrote last, and its checksum; None if we never did
+    published: tuple[Fingerprint, int] | None = None
     extras: dict[str, Extra] = {}
     #: in the order in which they came
     jobs: list[Job] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 import fcntl
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queueyard.kernel.atomic import FILES, NOT_UNDERSTOOD
@@ -21,9 +22,10 @@ from queueyard.runforge.records import decode_raw, encode_pretty
 from queueyard.runforge.tokens import is_token
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from queueyard.runforge.records import Raw
+
+#: as text on the way of every run: making a path of it, and a text of that, costs more than the system call
+Folder = Path | str
 
 REQUEST = "request.json"
 RESULT = "result.json"
@@ -52,13 +54,13 @@ def _content(path: str) -> bytes:
 # --- request ---------------------------------------------------------------------------------------------------------
 
 
-def read_request(folder: Path) -> Raw:
+def read_request(folder: Folder) -> Raw:
     """request.json, checked. MissingFiles if it or its folder is not there, InvalidRequest if it makes no sense."""
     path = f"{folder}/{REQUEST}"
     try:
         data = _content(path)
     except (FileNotFoundError, NotADirectoryError) as fault:
-        if not folder.is_dir():
+        if not Path(folder).is_dir():
             raise MissingFiles(
                 f"Run directory not found: {folder}", hint=f"Make it, with a {REQUEST} in it."
             ) from fault
@@ -150,7 +152,7 @@ def _is_number(value: object) -> bool:
 # --- result ----------------------------------------------------------------------------------------------------------
 
 
-def read_result(folder: Path) -> Raw | None:
+def read_result(folder: Folder) -> Raw | None:
     """result.json, or None where there is none or none that can be read: a result is a help, never a need."""
     try:
         raw: Raw = decode_raw(_content(f"{folder}/{RESULT}"))
@@ -159,7 +161,7 @@ def read_result(folder: Path) -> Raw | None:
     return raw
 
 
-def write_result(folder: Path, result: Raw) -> None:
+def write_result(folder: Folder, result: Raw) -> None:
     """Put result.json there at once, but unflushed: a result that a power cut takes is a run that is done again.
 
     StorageFailed if the disk refuses.
@@ -174,7 +176,7 @@ def write_result(folder: Path, result: Raw) -> None:
         FILES.rename(temporary, target)
 
 
-def forget_result(folder: Path) -> None:
+def forget_result(folder: Folder) -> None:
     """A new attempt has no result yet."""
     with suppress(FileNotFoundError):
         os.unlink(f"{folder}/{RESULT}")  # noqa: PTH108  on the way of every start
@@ -183,28 +185,30 @@ def forget_result(folder: Path) -> None:
 # --- log -------------------------------------------------------------------------------------------------------------
 
 
-def open_log(folder: Path) -> int:
+def open_log(folder: Folder) -> int:
     """A new, empty logs.txt, locked, for the daemon and the process of the run. OSError if it cannot be made."""
-    path = f"{folder}/{LOG}"
-    with suppress(FileNotFoundError):
+    path, flags = f"{folder}/{LOG}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o644)
+    except FileExistsError:
         os.unlink(path)  # noqa: PTH108
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, flags, 0o644)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return descriptor
 
 
-def reopen_log(folder: Path) -> int | None:
+def reopen_log(folder: Folder) -> int | None:
     """The log of a run that another daemon started, to add to it; None where it is gone."""
     try:
-        return os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        return os.open(f"{folder}/{LOG}", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     except OSError:
         return None
 
 
-def is_log_held(folder: Path) -> bool:
+def is_log_held(folder: Folder) -> bool:
     """Whether somebody of the last attempt is left."""
     try:
-        descriptor = os.open(folder / LOG, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(f"{folder}/{LOG}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -216,13 +220,13 @@ def is_log_held(folder: Path) -> bool:
     return False
 
 
-def write_log(descriptor: int, *lines: str) -> None:
-    """Add lines; a log that cannot be written is no reason to fail a run."""
+def write_log(descriptor: int, line: str) -> None:
+    """Add a line; a log that cannot be written is no reason to fail a run."""
     with suppress(OSError):
-        os.write(descriptor, "".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
+        os.write(descriptor, f"{line}\n".encode("utf-8", "replace"))
 
 
-def read_metrics(folder: Path) -> Raw:
+def read_metrics(folder: Folder) -> Raw:
     """What a run left in artifacts/metrics.json, as far as it is numbers."""
     try:
         raw: Raw = decode_raw(_content(f"{folder}/artifacts/metrics.json"))
@@ -231,10 +235,10 @@ def read_metrics(folder: Path) -> Raw:
     return {name: value for name, value in raw.items() if is_number(value)}
 
 
-def last_words(folder: Path) -> str | None:
+def last_words(folder: Folder) -> str | None:
     """The end of the log without tokens, for `error`: programs say last why they fail."""
     try:
-        with (folder / LOG).open("rb") as stream:
+        with Path(f"{folder}/{LOG}").open("rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
             text = stream.read(_TAIL_BYTES).decode("utf-8", "replace")
     except OSError:

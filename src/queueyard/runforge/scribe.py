@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from queueyard.runforge.store import Store
 
 SNAPSHOT_EVERY_S = 0.2
-_SNAPSHOT_SHARE = 0.05
-_GROUPS_SHARE = 0.05
+_SNAPSHOT_SHARE = 0.03
+_GROUPS_SHARE = 0.03
+_EVENTS_EVERY_S = 0.1
 _COMPACT_EVERY_S = 10.0
 _GROUP_EVERY_S = 0.2
 
@@ -48,6 +49,7 @@ class Scribe:
         self._on_group_end = on_group_end
         self._snapshots = Pace(clock, every_s=SNAPSHOT_EVERY_S, share=_SNAPSHOT_SHARE)
         self._group_saves = Pace(clock, every_s=0.0, share=_GROUPS_SHARE)
+        self._events = Pace(clock, every_s=_EVENTS_EVERY_S, share=_SNAPSHOT_SHARE)
         self._compactions = Pace(clock, every_s=_COMPACT_EVERY_S, share=_SNAPSHOT_SHARE)
         self._is_asked = False
         #: group -> run -> its job as it changed last; None for all of them
@@ -78,16 +80,21 @@ class Scribe:
         now = self._clock.monotonic()
         if self._store.state.is_behind and now >= self._snapshot_due_s:
             self._publish()
-        if self._groups_behind and now >= self._group_saves.due_s:
-            self._save_a_group(now)
+        if self._groups_behind and now >= self._next_group_due_s:
+            with self._group_saves.doing():
+                self._save_group(next(iter(self._groups_behind)))
         if self._store.is_long and now >= self._compactions.due_s:
             self._compact()
+        if self._store.has_untold and now >= self._events.due_s:
+            with self._events.doing():
+                self._store.tell_now()
 
     def write_all(self) -> None:
         """Write everything, at the end."""
         for group_id in list(self._groups_behind):
             self._save_group(group_id)
         self._publish()
+        self._store.tell_now()
 
     def next_due_s(self) -> float | None:
         """When `write_due` has something to do, monotonic."""
@@ -95,8 +102,9 @@ class Scribe:
         if self._store.state.is_behind:
             times.append(self._snapshot_due_s)
         if self._groups_behind:
-            first = min(self._group_due_s.get(group_id, 0.0) for group_id in self._groups_behind)
-            times.append(max(first, self._group_saves.due_s))
+            times.append(self._next_group_due_s)
+        if self._store.has_untold:
+            times.append(self._events.due_s)
         return min(times, default=None)
 
     def look_at_foreign(self) -> None:
@@ -113,6 +121,12 @@ class Scribe:
     @property
     def _snapshot_due_s(self) -> float:
         return self._snapshots.due_if_asked_s if self._is_asked else self._snapshots.due_s
+
+    @property
+    def _next_group_due_s(self) -> float:
+        """The group that is behind for longest is saved next; whoever was saved just now waits a little."""
+        first = next(iter(self._groups_behind))
+        return max(self._group_due_s.get(first, 0.0), self._group_saves.due_s)
 
     def _publish(self) -> None:
         with self._snapshots.doing():
@@ -135,12 +149,6 @@ class Scribe:
             self._store.rebuild()
         except (OSError, QueueyardError) as second:
             self._tell(f"queue.json: {second}")
-
-    def _save_a_group(self, now: float) -> None:
-        due = [one for one in self._groups_behind if self._group_due_s.get(one, 0.0) <= now]
-        if due:
-            with self._group_saves.doing():
-                self._save_group(due[0])
 
     def _save_group(self, group_id: str) -> None:
         changed = self._groups_behind.pop(group_id)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 import os
-import selectors
 import signal
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from queueyard.kernel.clock import Clock
     from queueyard.runforge.execution import Launch
+    from queueyard.runforge.poller import Poller
     from queueyard.runforge.records import Job
     from queueyard.runforge.spawn import Process
 
@@ -58,10 +58,8 @@ class Running:
 class Slots:
     """The runs of one daemon, or of one sweep that runs by itself."""
 
-    def __init__(
-        self, selector: selectors.BaseSelector, clock: Clock, *, kill_grace_s: float, on_end: Callable[[Running], None]
-    ) -> None:
-        self._selector = selector
+    def __init__(self, poller: Poller, clock: Clock, *, kill_grace_s: float, on_end: Callable[[Running], None]) -> None:
+        self._poller = poller
         self._clock = clock
         self._kill_grace_s = kill_grace_s
         self._on_end = on_end
@@ -96,7 +94,7 @@ class Slots:
         """
         self._active.pop(running.job.job_id, None)
         if running.pidfd is not None:
-            self._selector.unregister(running.pidfd)
+            self._poller.unregister(running.pidfd)
             os.close(running.pidfd)
             running.pidfd = None
         if running.child is not None:
@@ -148,7 +146,7 @@ class Slots:
 
     def _register(self, running: Running, pidfd: int) -> None:
         running.pidfd = pidfd
-        self._selector.register(pidfd, selectors.EVENT_READ, lambda: self._on_end(running))
+        self._poller.register(pidfd, lambda: self._on_end(running))
 
     def _signal(self, running: Running, number: signal.Signals) -> None:
         # A child that we did not wait for keeps its number; a stranger may have lost it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 import os
+from pathlib import Path
 import shutil
 import signal
 from typing import TYPE_CHECKING, Protocol
@@ -17,7 +18,6 @@ from queueyard.kernel import proc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 # Python ignores these two; a program expects to be ended by them.
 _BACK_TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -51,11 +51,11 @@ class Spawned:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def spawn(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int) -> Process:
+def spawn(argv: Sequence[str], *, cwd: str, env: Mapping[str, str], output: int) -> Process:
     """Start a program whose stdout and stderr are `output`. OSError if it cannot be started."""
     program = _program(argv[0], env.get("PATH", os.defpath))
-    if program is None or not is_current_folder(str(cwd)):
-        return proc.start(argv, cwd=cwd, env=env, stdout=output, stderr=output)
+    if program is None or not is_current_folder(cwd):
+        return proc.start(argv, cwd=Path(cwd), env=env, stdout=output, stderr=output)
     pid = os.posix_spawn(
         program,
         list(argv),

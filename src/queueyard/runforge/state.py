@@ -80,7 +80,9 @@ class QueueState:
         state.served = dict(checkpoint.served)
         state._services = max(state.served.values(), default=0)
         state.unsaved = dict.fromkeys(checkpoint.unsaved, 0)
-        state.published = Published(upto=0, file=checkpoint.published) if checkpoint.published else None
+        if checkpoint.published:
+            file, checksum = checkpoint.published
+            state.published = Published(upto=0, file=file, checksum=checksum)
         state.extras = dict(checkpoint.extras)
         for job in checkpoint.jobs:
             state._keep_new(job)
@@ -95,7 +97,7 @@ class QueueState:
             last_served_group=self.last_served_group,
             served=self.served,
             unsaved=list(self.unsaved),
-            published=self.published.file if self.published else None,
+            published=(self.published.file, self.published.checksum) if self.published else None,
             extras=self.extras,
             jobs=list(self.jobs.values()),
         )

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 import errno
+from itertools import islice
 import os
 import re
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import msgspec
 
@@ -29,7 +31,7 @@ from queueyard.kernel.atomic import (
     replace_file,
 )
 from queueyard.kernel.clock import SYSTEM_CLOCK, Clock
-from queueyard.kernel.errors import QueueyardError, explaining
+from queueyard.kernel.errors import QueueyardError, StorageFailed, explaining
 from queueyard.kernel.events import Journal
 from queueyard.kernel.locks import FileLock
 from queueyard.runforge.events import job_events
@@ -40,6 +42,7 @@ from queueyard.runforge.records import (
     Fingerprint,
     Limits,
     Published,
+    QueueFile,
     decode_checkpoint,
     decode_daemon,
     decode_entry,
@@ -65,6 +68,7 @@ _JOURNAL_NUMBER = re.compile(r"queueyard-journal-(\d+)\.jsonl")
 _PUBLISHED_WITHIN_S = 2.0
 _LOOK_EVERY_S = 0.005
 _MOST_OVERTAKEN = 20
+_EVENTS_AT_ONCE = 1000
 
 WAKE_FOR_SNAPSHOT = b"s"
 WAKE = b"w"
@@ -90,6 +94,8 @@ class Store:
         self.clock = clock
         self.state = QueueState()
         self.bad: list[BadLine] = []
+        #: what did not go as it should, but not so that the command fails
+        self.warnings: list[str] = []
         self._files = files
         self.actor = actor
         self._lock = FileLock(workspace.lock, timeout_s=lock_timeout_s, clock=clock)
@@ -101,7 +107,9 @@ class Store:
         self._merged: Fingerprint | None = None
         self._is_synced = True
         self._news: list[Change] = []
-        self._told: list[Event] = []
+        self._untold: list[tuple[Entry, list[Change]]] = []
+        #: the same for entries that were read, from the last `Published` on
+        self._read_untold: list[tuple[Entry, list[Change]]] = []
         self._tells_later = False
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -167,11 +175,18 @@ class Store:
             if self.state.is_behind:
                 daemon_does_it = self.wake(WAKE_FOR_SNAPSHOT)
                 if not daemon_does_it:
-                    self.publish()
-                    if self.is_long:
-                        self.compact()
+                    self._publish_or_warn()
         if daemon_does_it:
             self._wait_for_publication()
+
+    def _publish_or_warn(self) -> None:
+        """What is in the journal is accepted; that others cannot see it yet is no reason to call it refused."""
+        try:
+            self.publish()
+            if self.is_long:
+                self.compact()
+        except StorageFailed as fault:
+            self.warnings.append(f"accepted, but other tools cannot see it yet: {fault}")
 
     def commit(self, *entries: Entry, durable: bool = True) -> list[Change]:
         """Append entries at once; what they changed, which is nothing where somebody was faster.
@@ -184,28 +199,42 @@ class Store:
         if start > self._read_to:
             self._catch_up(until=start)
         changes: list[Change] = []
-        told: list[Event] = []
         for entry in entries:
             own = self.state.apply(entry, end)
-            told += job_events(entry, own, source=str(self.workspace.root), actor=self.actor)
-            changes += own
+            if own:
+                changes += own
+                self._untold.append((entry, own))
         self._news += changes
         self._read_to = end
         self._is_synced = durable
-        self._told += told
         if not self._tells_later:
             self.tell_now()
         return changes
 
     def tell_later(self) -> None:
-        """From now on events are written when `tell_now` is called: many at once."""
+        """From now on events are written when `tell_now` is called: many at once.
+
+        What the last daemon may not have come to tell is told again, which is harmless: an event has the same id each
+        time. All that stands before a `Published` was told.
+        """
         self._tells_later = True
+        self._untold = [*self._read_untold, *self._untold]
+        self._read_untold = []
+
+    @property
+    def has_untold(self) -> bool:
+        return bool(self._untold)
 
     def tell_now(self) -> None:
-        """Write the events that came together."""
-        if self._told:
-            self._events.append(*self._told)
-            self._told = []
+        """Write the events of what happened since."""
+        untold, self._untold = self._untold, []
+        events = (
+            event
+            for entry, changes in untold
+            for event in job_events(entry, changes, source=self.workspace.root_text, actor=self.actor)
+        )
+        while chunk := list(islice(events, _EVENTS_AT_ONCE)):
+            self._events.append(*chunk)
 
     def tell(self, event: Event) -> None:
         """Record an event that is no change of a job."""
@@ -222,19 +251,21 @@ class Store:
 
     def publish(self) -> None:
         """Write queue.json anew. What it tells is durable before it tells it. StorageFailed if the disk refuses."""
+        self.tell_now()
         if not self._is_synced:
             append_lines(self._journal, [], durable=True, files=self._files)
             self._is_synced = True
         for _ in range(_MOST_OVERTAKEN):
             upto = self._read_to
+            data = encode_rows(self.state.queue_file(), "jobs")
             guard = _GuardedRename(self._files, expected=self._known_files())
             try:
-                replace_file(self.workspace.queue_file, encode_rows(self.state.queue_file(), "jobs"), files=guard)
+                replace_file(self.workspace.queue_file, data, files=guard)
             except Overtaken:
                 self.merge_foreign()
                 continue
             self._merged = None
-            self.commit(Published(upto=upto, file=guard.renamed), durable=False)
+            self.commit(Published(upto=upto, file=guard.renamed, checksum=crc32(data)), durable=False)
             return
         raise QueueyardError(
             f"{self.workspace.queue_file} is rewritten all the time by another tool",
@@ -311,12 +342,13 @@ class Store:
             self._use(checkpoint.journal, QueueState.restore(checkpoint))
 
     def _use(self, journal: str, state: QueueState) -> None:
+        self._read_untold = []
         self._journal = self.workspace.journal(journal)
         self._read_to = 0
         state.unsaved = dict.fromkeys(state.unsaved, 0)
         state.changed_at = 0
         if state.published:
-            state.published = Published(upto=0, file=state.published.file)
+            state.published = msgspec.structs.replace(state.published, upto=0)
         self.state = state
 
     def _catch_up(self, *, until: int | None = None) -> None:
@@ -331,14 +363,24 @@ class Store:
                     break  # torn: a writer died there, or still writes
                 self.bad.append(BadLine(self._journal, line.number, line.offset, str(fault)))
             else:
-                self._news += self.state.apply(entry, line.offset + len(text))
+                self._take(entry, line.offset + len(text))
             self._read_to = line.offset + len(text)
+
+    def _take(self, entry: Entry, offset: int) -> None:
+        changes = self.state.apply(entry, offset)
+        self._news += changes
+        if self._tells_later:
+            return  # others tell what they do
+        if isinstance(entry, Published):
+            self._read_untold.clear()
+        elif changes:
+            self._read_untold.append((entry, changes))
 
     def _foreign_entries(self) -> list[Entry]:
         seen = fingerprint(self.workspace.queue_file)
         if seen is None or seen in self._known_files():
             return []
-        queue = read_document(self.workspace.queue_file, decode_queue, repair=_repair(self.workspace))
+        queue = read_document(self.workspace.queue_file, self._decode_foreign, repair=_repair(self.workspace))
         if queue is None:
             return []
         at = local_iso(self.clock.now())
@@ -351,6 +393,12 @@ class Store:
             )
             entries.append(limits)
         return entries
+
+    def _decode_foreign(self, data: bytes) -> QueueFile | None:
+        """What another tool wrote; None for our own last words, in a file that was copied or restored."""
+        if self.state.published and self.state.published.checksum == crc32(data):
+            return None
+        return decode_queue(data)
 
     def _known_files(self) -> set[Fingerprint]:
         """The queue.json that holds nothing new: the one that we wrote, or one that we have merged already."""
@@ -371,7 +419,7 @@ class Store:
         # The daemon is busy or hangs; what it writes later is the same.
         with self.locked():
             if self.state.is_behind:
-                self.publish()
+                self._publish_or_warn()
 
     def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
         replace_file(self.workspace.sidecar, encode_rows(checkpoint, "jobs"), files=self._files)

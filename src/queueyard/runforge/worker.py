@@ -11,9 +11,8 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 import gc
 import os
-import selectors
 import stat
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from queueyard.kernel.errors import LockTimeout, QueueyardError, StorageFailed, UnsafePath, explaining
 from queueyard.kernel.lifecycle import Lifecycle, Phase
@@ -22,6 +21,7 @@ from queueyard.runforge.agenda import Agenda
 from queueyard.runforge.crew import Crew
 from queueyard.runforge.errors import DaemonRunning
 from queueyard.runforge.hooks import Hooks
+from queueyard.runforge.poller import Poller
 from queueyard.runforge.recorder import Recorder
 from queueyard.runforge.records import DaemonFile, DaemonState, JobState, Limits
 from queueyard.runforge.rules import ended, local_iso
@@ -38,20 +38,13 @@ if TYPE_CHECKING:
     from queueyard.runforge.state import Change
     from queueyard.runforge.store import Store
 
-#: spec: Health Check; others call us dead after 30 s without
-HEARTBEAT_EVERY_S = 5.0
+#: at most every 5 s, with the half second between two looks; others call us dead after 30 s without
+HEARTBEAT_EVERY_S = 4.5
 #: how soon a tool that only writes files is noticed
 LOOK_EVERY_S = 0.5
 #: daemon.json also tells how many jobs run, but need not do so more often
 _BEAT_AT_MOST_EVERY_S = 1.0
 _PIPE_BYTES = 65_536
-
-
-class _Now(TypedDict):
-    """The moment, as files and as timers have it."""
-
-    at: str
-    now_s: float
 
 
 class Daemon:
@@ -76,15 +69,16 @@ class Daemon:
         self._complain = complain
         self._lifecycle = lifecycle
         self._workspace = store.workspace
-        self._selector = selectors.DefaultSelector()
+        self._poller = Poller()
         self._recorder = Recorder(store, self._clock, complain)
         self._crew = Crew(
-            store, self._recorder, settings, self._selector, environment=environment, say=say, complain=complain
+            store, self._recorder, settings, self._poller, environment=environment, say=self._note, complain=complain
         )
-        self._hooks = Hooks(self._selector, self._clock, complain)
+        self._hooks = Hooks(self._poller, self._clock, complain)
         self._scribe = Scribe(store, groups, self._clock, complain=complain, on_group_end=self._on_end_of_group)
         self._agenda = Agenda(store.state)
         self._news: list[Change] = []
+        self._lines: list[str] = []
         self._fails_fast: dict[str, bool] = {}
         self._started_at = ""
         self._beat_at_s = float("-inf")
@@ -100,11 +94,10 @@ class Daemon:
             self._beat()
             self._say(daemon_started(os.getpid(), self._settings.max_parallel))
             self._pick_up()
-            self._selector.register(self._lifecycle.fileno(), selectors.EVENT_READ, self._on_signal)
+            self._poller.register(self._lifecycle.fileno(), self._on_signal)
             while not self._is_over:
                 self._work()
-                for key, _ in self._selector.select(self._idle_s()):
-                    key.data()
+                self._poller.wait(self._idle_s())
             self._leave()
 
     # --- start and end -----------------------------------------------------------------------------------------------
@@ -133,8 +126,8 @@ class Daemon:
         with explaining("go to", self._workspace.root):
             os.chdir(self._workspace.root)
         self._agenda = Agenda(self._store.state, policy=self._settings.policy)
-        self._selector.register(self._pipe, selectors.EVENT_READ, self._on_message)
-        stack.callback(self._selector.close)
+        self._poller.register(self._pipe, self._on_message)
+        stack.callback(self._poller.close)
 
     def _someone_else(self) -> DaemonRunning:
         known = self._store.daemon()
@@ -160,7 +153,7 @@ class Daemon:
         """Go on where the last daemon ended: adopt what still runs, settle what does not."""
         state = self._store.state
         self._scribe.note_groups(state.unsaved)
-        self._recorder.add(*self._agenda.fill(**self._now()))
+        self._recorder.add(*self._agenda.fill(self._clock.now))
         for group in {job.group_id for job in state.in_state(JobState.QUEUED) if job.group_id is not None}:
             self._see_pause(group)
         for job in list(state.in_state(JobState.RUNNING)):
@@ -188,7 +181,7 @@ class Daemon:
         self._store.catch_up()
         self._follow()
         self._scribe.write_all()
-        self._store.tell_now()
+        self._speak()
 
     @property
     def _is_over(self) -> bool:
@@ -199,40 +192,46 @@ class Daemon:
     def _work(self) -> None:
         now = self._clock.monotonic()
         self._crew.enforce()
-        self._hooks.enforce()
         if now >= self._look_at_s:
             self._look_at_s = now + LOOK_EVERY_S
             self._look_around()
         if self._grace_ends_s is not None and now >= self._grace_ends_s:
             self._hand_back_all()
-        self._agenda.wake(now_s=self._clock.now().timestamp())
+        if self._agenda.next_wake_s is not None:
+            self._agenda.wake(now_s=self._clock.now().timestamp())
         self._start_what_fits()
         self._recorder.write_round()
         self._follow()
         # What follows may have made room or work for more.
         self._start_what_fits()
-        self._store.tell_now()
+        self._speak()
         self._scribe.write_due()
-        if now >= self._next_beat_s():
-            self._beat()
 
     def _idle_s(self) -> float:
         """How long there is nothing to do, if nothing happens."""
         now = self._clock.monotonic()
-        dues = (
-            self._look_at_s,
-            self._next_beat_s(),
+        left_s = self._look_at_s - now
+        for due_s in (
             self._crew.next_due_s(),
-            self._hooks.next_due_s(),
             self._scribe.next_due_s(),
             self._recorder.next_due_s(),
             self._grace_ends_s,
-        )
-        left_s = min(due for due in dues if due is not None) - now
+        ):
+            if due_s is not None:
+                left_s = min(left_s, due_s - now)
         wake_s = self._agenda.next_wake_s
         if wake_s is not None:
             left_s = min(left_s, wake_s - self._clock.now().timestamp())
         return max(0.0, left_s)
+
+    def _note(self, line: str) -> None:
+        """Say it when the round is over: one write for all lines of a round."""
+        self._lines.append(line)
+
+    def _speak(self) -> None:
+        if self._lines:
+            self._say("\n".join(self._lines))
+            self._lines.clear()
 
     def _follow(self) -> None:
         """Let everybody know what changed, until nothing follows from it any more."""
@@ -240,14 +239,16 @@ class Daemon:
             changes = self._news[:]
             self._news.clear()
             self._scribe.note(changes)
-            ends: list[Entry] = list(self._agenda.take(changes, **self._now()))
+            ends: list[Entry] = list(self._agenda.take(changes, self._clock.now))
             ends += self._ends_by_fail_fast(changes)
             if ends:
                 self._recorder.write(*ends)
 
     def _start_what_fits(self) -> None:
         self._follow()
-        while self._lifecycle.running and self._crew.has_room and not self._recorder.is_refused:
+        if not self._lifecycle.running:
+            return
+        while self._crew.has_room and not self._recorder.is_refused:
             job = self._agenda.next(gpu_free=self._crew.has_gpu)
             if job is None:
                 return
@@ -256,7 +257,9 @@ class Daemon:
             self._follow()
 
     def _look_around(self) -> None:
-        """What nobody tells us: files that other tools wrote, and processes that we cannot watch."""
+        """What nobody tells us: files that other tools wrote, processes that we cannot watch, the time."""
+        self._hooks.enforce()
+        self._beat_if_due()
         self._store.catch_up()
         self._scribe.look_at_foreign()
         self._crew.stop_what_is_wished()
@@ -285,7 +288,7 @@ class Daemon:
                 for other in self._store.state.of_group(job.group_id):
                     if other.state is JobState.QUEUED:
                         why = f"fail_fast: {job.run_id} failed"
-                        yield ended(other, JobState.CANCELED, at=self._now()["at"], error=why)
+                        yield ended(other, JobState.CANCELED, at=local_iso(self._clock.now()), error=why)
 
     def _fails_fast_in(self, group: str) -> bool:
         if group not in self._fails_fast:
@@ -295,10 +298,6 @@ class Daemon:
                 plan = None
             self._fails_fast[group] = plan is not None and plan.fail_fast
         return self._fails_fast[group]
-
-    def _now(self) -> _Now:
-        moment = self._clock.now()
-        return {"at": local_iso(moment), "now_s": moment.timestamp()}
 
     # --- what others want --------------------------------------------------------------------------------------------
 
@@ -355,6 +354,8 @@ class Daemon:
             state = DaemonState.RUNNING if self._lifecycle.running else DaemonState.STOPPING
         return state, len(self._crew), self._crew.gpu_jobs
 
-    def _next_beat_s(self) -> float:
-        has_news = self._to_tell() != self._beat_told
-        return self._beat_at_s + (_BEAT_AT_MOST_EVERY_S if has_news else HEARTBEAT_EVERY_S)
+    def _beat_if_due(self) -> None:
+        """At least every five seconds, and soon after the number of running jobs changed."""
+        since_s = self._clock.monotonic() - self._beat_at_s
+        if since_s >= HEARTBEAT_EVERY_S or (since_s >= _BEAT_AT_MOST_EVERY_S and self._to_tell() != self._beat_told):
+            self._beat()

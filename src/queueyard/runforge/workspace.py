@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MARKS = (".runforge", ".ml")
+_MOST_REMEMBERED = 1000
 
 
 class Workspace:
@@ -24,6 +25,7 @@ class Workspace:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.root_text = str(root)
         # spec: File Locations
         self.queue_folder = root / ".runforge" / "queue"
         self.queue_file = self.queue_folder / "queue.json"
@@ -41,6 +43,8 @@ class Workspace:
         self.groups_lock = self.queue_folder / "queueyard-groups.lock"
         #: ours: a named pipe that the daemon reads
         self.wake = self.queue_folder / "queueyard.wake"
+        #: asked for at the start and at the end of each run
+        self._run_folders: dict[str, Path] = {}
         self.settings_file = root / ".runforge" / "queueyard.toml"
 
     def group_folder(self, group_id: str) -> Path:
@@ -52,7 +56,12 @@ class Workspace:
 
     def run_folder(self, run_id: str) -> Path:
         """UnsafePath for an id that would lead elsewhere."""
-        return self.runs_folder / safe_segment(run_id)
+        found = self._run_folders.get(run_id)
+        if found is None:
+            if len(self._run_folders) >= _MOST_REMEMBERED:
+                self._run_folders.clear()
+            found = self._run_folders[run_id] = self.runs_folder / safe_segment(run_id)
+        return found
 
     def run_folder_followed(self, run_id: str) -> Path:
         """The same, with symbolic links followed and refused if they lead out of the folder of runs."""

@@ -11,7 +11,7 @@ from queueyard.ops.folder_rules import (
     Local,
     Pull,
     Shelf,
-    acknowledged,
+    acknowledge,
     deletes_too_much,
     drafts,
     expected,
@@ -101,6 +101,13 @@ def noted(
         content_hash=text,
         result=result,
     )
+
+
+def acknowledged(known: dict[str, Tracked], answers: list[NotedOp]) -> dict[str, Tracked]:
+    shelf = Shelf(known)
+    for answer in answers:
+        acknowledge(shelf, answer)
+    return shelf.by_path
 
 
 VERSIONS = some.integers(1, 9)

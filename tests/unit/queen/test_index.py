@@ -532,7 +532,7 @@ def test_a_large_file_is_mapped_by_several_processes(
     assert len(maps(home)) == 3
 
 
-def test_what_a_helper_fails_to_map_is_mapped_by_whoever_asked_for_it(
+def test_what_a_child_fails_to_map_is_mapped_by_whoever_asked_for_it(
     monkeypatch: pytest.MonkeyPatch, home: Home, write: Writer
 ) -> None:
     monkeypatch.setattr(index_module, "_TAIL_BYTES", 1000)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from queueyard.runforge.agenda import Agenda
 from queueyard.runforge.records import Added, Ended, Entry, Extra, Job, JobState, Returned, Started
 from queueyard.runforge.state import QueueState
 
 AT = "2026-02-01T12:00:00.000000"
+START = datetime.fromtimestamp(0, UTC)
 
 
 class Following:
@@ -17,12 +20,12 @@ class Following:
         for entry in entries:
             self.state.apply(entry, 1)
         self.agenda = Agenda(self.state)
-        self.ends = self.agenda.fill(at=AT, now_s=0.0)
+        self.ends = self.agenda.fill(lambda: START)
 
-    def happens(self, *entries: Entry, now_s: float = 0.0) -> list[Ended]:
+    def happens(self, *entries: Entry) -> list[Ended]:
         ends = []
         for entry in entries:
-            ends += self.agenda.take(self.state.apply(entry, 1), at=AT, now_s=now_s)
+            ends += self.agenda.take(self.state.apply(entry, 1), lambda: START)
         return ends
 
     def next(self) -> str | None:
@@ -117,7 +120,7 @@ def test_turns_are_remembered_over_a_restart() -> None:
     yard = Following(Added(jobs=jobs), started("a1"), started("b1"))
 
     again = Agenda(yard.state)
-    again.fill(at=AT, now_s=0.0)
+    again.fill(lambda: START)
 
     job = again.next(gpu_free=True)
     assert job is not None

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 import json
 import os
+from pathlib import Path
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,6 @@ from queueyard.runforge.execution import (
 from queueyard.runforge.records import JobState
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from queueyard.runforge.workspace import Workspace
 
 NOON = datetime(2026, 2, 1, 12, 0, 0, tzinfo=UTC)
@@ -48,7 +47,7 @@ def run(workspace: Workspace, stopped: Outcome | None = None) -> tuple[Outcome, 
     later = NOON + timedelta(seconds=1.5)
     outcome = conclude(launch, code=code or 0, stopped=stopped, started=NOON, finished=later, log=log)
     os.close(log)
-    return outcome, json.loads((launch.folder / "result.json").read_bytes())
+    return outcome, json.loads(Path(launch.folder, "result.json").read_bytes())
 
 
 def test_a_command_that_succeeds(workspace: Workspace) -> None:
@@ -179,7 +178,7 @@ def test_a_folder_that_is_not_there_is_told(workspace: Workspace) -> None:
 def test_a_disk_that_takes_nothing_is_no_fault_of_the_run(workspace: Workspace, small_disk: Path) -> None:
     make_run(workspace, "true")
     (small_disk / "r").mkdir()
-    launch = replace(prepare(workspace, "r", inherited=PATH), folder=small_disk / "r")
+    launch = replace(prepare(workspace, "r", inherited=PATH), folder=str(small_disk / "r"))
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
 
     with pytest.raises(StorageFailed, match="Read-only file system"):

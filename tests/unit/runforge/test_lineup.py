@@ -51,7 +51,6 @@ class Against(RuleBasedStateMachine):
         if name is None:
             return
         job = self.known[name]
-        self.fast.remove(job)
         self.fast.serve(job)
         self.due.discard(name)
         self.services += 1
@@ -120,7 +119,6 @@ def test_the_heaps_do_not_grow_with_the_number_of_decisions(groups: list[str]) -
     for _ in range(500):
         name = line_up.next()
         assert name is not None
-        line_up.remove(jobs[name])
         line_up.serve(jobs[name])
         line_up.add(jobs[name])
 

@@ -145,8 +145,8 @@ class TestFairness:
             line_up.add(one)
         order = []
         while name := line_up.next():
-            line_up.forget(jobs[name])
             line_up.serve(jobs[name])
+            line_up.forget(jobs[name])
             order.append(jobs[name])
         return order
 

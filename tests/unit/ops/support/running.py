@@ -47,10 +47,9 @@ class Response:
 class RunningServer:
     """A server process, its data, and spaces that no other test uses."""
 
-    def __init__(self, data: Path, *words: str, command: list[str] | None = None, **environment: str) -> None:
+    def __init__(self, data: Path, *words: str, **environment: str) -> None:
         self.data = data
         self._words = words
-        self._command = command
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
         self._log: IO[str] | None = None
@@ -66,10 +65,10 @@ class RunningServer:
         assert self._process is not None
         return self._process.pid
 
-    def start(self, *more: str) -> None:
+    def start(self, *more: str, command: list[str] | None = None) -> None:
         """Start it, and wait until it says where it listens; on the same port when it is started again."""
         port = str(urlsplit(self.url).port) if self.url else "0"
-        command = self._command or [os.fspath(find_script("jolli-ops"))]
+        command = command or [os.fspath(find_script("jolli-ops"))]
         self._log = self.log_path.open("a")
         self._process = subprocess.Popen(
             [*command, "serve", "--json", "--port", port, "--data", str(self.data), *_SPACES, *self._words, *more],
@@ -86,6 +85,7 @@ class RunningServer:
             told += line
             if line.startswith("}"):
                 break
+        assert told or self.wait(), "it ended as if all were well"
         assert told, f"it did not start: {self.log_path.read_text()}"
         self.url = json.loads(told)["url"]
 
@@ -101,9 +101,7 @@ class RunningServer:
             self._process.wait()
             raise
         finally:
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._log.close()
+            self._let_go()
         return code
 
     def kill(self) -> None:
@@ -114,9 +112,19 @@ class RunningServer:
         return self._process is not None and self._process.poll() is None
 
     def wait(self) -> int:
-        """Wait for it to end by itself."""
+        """Wait for it to end by itself; its exit code."""
         assert self._process is not None
-        return self._process.wait(STOPS_WITHIN_S)
+        try:
+            return self._process.wait(STOPS_WITHIN_S)
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        assert self._log is not None
+        self._process.stdout.close()
+        self._log.close()
 
     # --- raw ---------------------------------------------------------------------------------------------------------
 
@@ -164,8 +172,8 @@ def running_server(
 ) -> Iterator[RunningServer]:
     """A server that runs as long as the block does."""
     folder.mkdir(parents=True, exist_ok=True)
-    server = RunningServer(folder / "data", *words, command=command, **environment)
-    server.start()
+    server = RunningServer(folder / "data", *words, **environment)
+    server.start(command=command)
     try:
         yield server
     finally:

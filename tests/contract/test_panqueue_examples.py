@@ -1,0 +1,48 @@
+"""The examples run as they are, each with a server of its own, and print what they should."""
+
+from __future__ import annotations
+
+from pathlib import Path
+import subprocess
+import sys
+
+import pytest
+
+from scripts import clean_environment
+from servers import find_binary
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PRINTED = {
+    "panqueue_typed": (
+        "attempt 1 of order 2: the bank did not answer\n"
+        "attempt 1 of order 3: an order without items\n"
+        "Receipt(number=1, total=349)\n"
+    ),
+    "panqueue_keyed": "in order: True\n",
+    "panqueue_web_request": "cat-200.png\ndog-200.png\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def _needs_a_server() -> None:
+    find_binary("valkey")
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_an_example_prints_what_it_should(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py")],
+        cwd=tmp_path,
+        env=clean_environment(tmp_path, PYTHONUNBUFFERED="1"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(line in done.stdout.splitlines() for line in PRINTED[name].splitlines()), done.stdout
+
+
+def test_no_example_is_left_out() -> None:
+    assert {path.stem for path in EXAMPLES.glob("panqueue_*.py")} == set(PRINTED)

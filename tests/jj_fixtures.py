@@ -1,0 +1,65 @@
+"""Fixtures with a real jj. A test module asks for them with `pytest_plugins = ("jj_fixtures",)`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jj_repositories import CONFIG, Repository
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def jj() -> str:
+    """The real jj. Without it a test is skipped, saying so; in CI it fails."""
+    found = shutil.which("jj")
+    if found is None:
+        reason = "jj is not on the PATH: python tools/fetch_parts.py jj"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found
+
+
+@pytest.fixture(scope="session")
+def repository_template(jj: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with one revision on `main`, to be copied."""
+    home = tmp_path_factory.mktemp("template")
+    (home / "jj.toml").write_text(CONFIG, encoding="utf-8")
+    (home / "tmp").mkdir()
+    made = Repository(root=home / "repo", home=home)
+    made.jj("git", "init", "--quiet", str(made.root), cwd=home)
+    (made.root / "base.txt").write_text("base\n", encoding="utf-8")
+    made.jj("commit", "--quiet", "-m", "base")
+    made.jj("bookmark", "create", "--quiet", "main", "-r", "@-")
+    return home
+
+
+@pytest.fixture
+def fresh(repository_template: Path, tmp_path: Path) -> Repository:
+    """A repository that jjq has never seen."""
+    home = tmp_path / "home"
+    shutil.copytree(repository_template, home, symlinks=True)
+    return Repository(root=home / "repo", home=home)
+
+
+@pytest.fixture(scope="session")
+def ready_template(repository_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, initialized, with a check that passes unless there is a file named `bad`."""
+    home = tmp_path_factory.mktemp("ready") / "home"
+    shutil.copytree(repository_template, home, symlinks=True)
+    Repository(root=home / "repo", home=home).ok("config", "check_command", "test ! -e bad")
+    return home
+
+
+@pytest.fixture
+def repository(ready_template: Path, tmp_path: Path) -> Repository:
+    """A repository that is ready to queue and to run."""
+    home = tmp_path / "home"
+    shutil.copytree(ready_template, home, symlinks=True)
+    return Repository(root=home / "repo", home=home)

@@ -1,0 +1,107 @@
+"""What users do while a check runs, and what trunk may be afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from typing import TYPE_CHECKING
+
+from jj_repositories import Repository
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KINDS = ("passes", "fails", "conflicts")
+
+MODES = {
+    "run": ("run",),
+    "run --all": ("run", "--all"),
+    "run --jobs": ("run", "--all", "--jobs", "3"),
+    "run --batch": ("run", "--batch", "3"),
+}
+
+#: what happens once, during the first check of the item that it names; run by a shell in the user's workspace
+MEDDLING = {
+    "nothing": "",
+    "amend the item": 'cd "$HOME/editor" && jj edit --quiet item-$JJQ_ITEM && echo more >> amended.txt && jj status',
+    "reword the item": "jj --ignore-working-copy describe --quiet -m reworded item-$JJQ_ITEM",
+    "amend the first item": 'cd "$HOME/editor" && jj edit --quiet item-1 && echo more >> amended.txt && jj status',
+    "amend the last item": 'cd "$HOME/editor" && jj edit --quiet item-3 && echo more >> amended.txt && jj status',
+    "move trunk": "jj --ignore-working-copy bookmark set --quiet --allow-backwards main -r by-hand",
+    "delete the item": "jj --ignore-working-copy bookmark delete --quiet jjq/queue/00000$JJQ_ITEM",
+    "look around": "jj workspace list; jj log; jj status",
+}
+
+_CHECK = """
+if mkdir "$HOME/meddled-$JJQ_ITEM" 2>/dev/null && [ "$JJQ_ITEM" = "$(cat "$HOME/meddle-at")" ]
+then (cd "$HOME/repo" && sh -e "$HOME/meddle.sh") >"$HOME/meddling.log" 2>&1 || touch "$HOME/meddling-failed"
+fi
+cat *.txt | md5sum >> "$HOME/checked"
+test ! -e bad
+"""
+
+
+def prepare(template: Path, folder: Path, kinds: tuple[str, ...]) -> Repository:
+    """Three queued items of these kinds, each with a bookmark of its own, and another place for trunk."""
+    shutil.copytree(template, folder, symlinks=True)
+    repository = Repository(root=folder / "repo", home=folder)
+    (folder / "check.sh").write_text(_CHECK, encoding="utf-8")
+    repository.ok("config", "check_command", f"sh {folder / 'check.sh'}")
+    repository.change("by-hand")
+    repository.jj("bookmark", "create", "--quiet", "by-hand", "-r", "@")
+    for number, kind in enumerate(kinds, 1):
+        files = {f"item{number}.txt": f"{number}\n"}
+        files |= {"bad": f"{number}\n"} if kind == "fails" else {}
+        files |= {"base.txt": f"{number}\n", "item-any.txt": f"{number}\n"} if kind == "conflicts" else {}
+        change = repository.change(f"item {number}", files)
+        repository.jj("bookmark", "create", "--quiet", f"item-{number}", "-r", change)
+        repository.ok("push", change)
+    repository.jj("new", "--quiet", "main")
+    repository.jj("workspace", "add", "--quiet", "--name", "editor", "-r", "main", str(folder / "editor"))
+    return repository
+
+
+def meddle(repository: Repository, what: str, *, at: int) -> None:
+    (repository.home / "meddle.sh").write_text(MEDDLING[what] or "true", encoding="utf-8")
+    (repository.home / "meddle-at").write_text(str(at), encoding="utf-8")
+
+
+def run_to_the_end(repository: Repository, mode: str) -> None:
+    """A single run takes one item: it is started as often as there are items, and once more."""
+    for _ in range(4 if mode == "run" else 1):
+        repository.jjq(*MODES[mode])
+
+
+def broken_promises(repository: Repository) -> list[str]:
+    """What is not as promised once all runs are over."""
+    found = repository.violations()
+    if (repository.home / "meddling-failed").exists():
+        found.append("meddling failed: " + (repository.home / "meddling.log").read_text(encoding="utf-8"))
+    if not _is_checked(repository):
+        found.append(f"trunk was never checked: {repository.files()}")
+    queued = repository.bookmarks("glob:jjq/queue/*")
+    found += [f"{name} is still queued" for name in queued]
+    held = {name.rpartition("/")[2] for name in repository.bookmarks("glob:jjq/failed/*")}
+    for number in (1, 2, 3):
+        landed = repository.many(f"item-{number} & ::main")
+        deleted = _was_deleted(repository, number)
+        if deleted and landed:
+            found.append(f"item {number} landed although it was deleted")
+        if not deleted and not landed and f"00000{number}" not in held:
+            found.append(f"item {number} is lost")
+    return found
+
+
+def _was_deleted(repository: Repository, number: int) -> bool:
+    text = (repository.home / "meddle.sh").read_text(encoding="utf-8")
+    return "bookmark delete" in text and (repository.home / "meddle-at").read_text(encoding="utf-8") == str(number)
+
+
+def _is_checked(repository: Repository) -> bool:
+    if repository.one("main") in {repository.one("by-hand"), repository.one("root()+ & ::by-hand")}:
+        return True  # nothing landed since a person put it there
+    names = sorted(name for name in repository.files() if name.endswith(".txt"))
+    content = "".join(repository.file(name) for name in names)
+    digest = hashlib.md5(content.encode()).hexdigest()
+    checked = repository.home / "checked"
+    return checked.exists() and f"{digest}  -" in checked.read_text(encoding="utf-8").splitlines()
