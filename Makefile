@@ -68,5 +68,5 @@ $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.base
 	@echo "installing what tests and checks need"
-	@$(PIP) --editable '.[dev,panqueue,ops,postgres,embedded,ml,mcp]'
+	@$(PIP) --editable '.[dev,panqueue,ops,postgres,pipeline,embedded,ml,mcp]'
 	@touch $@

@@ -15,6 +15,7 @@ _LATER = {
     "panqueue": ("queueyard.panqueue.cli:main", "Background jobs on Redis or Valkey."),
     "jjq": ("queueyard.jjq.cli:main", "A merge queue for the jj version control system."),
     "ops": ("queueyard.ops.cli:main", "Resumable pushes of file operations."),
+    "pipeline": ("queueyard.pipeline.cli:main", "The history of every system as tables, on Spark."),
     "doctor": ("queueyard.yard.cli:doctor", "Say which real parts this machine has."),
     "demo": ("queueyard.yard.cli:demo", "Show every system at work in a throw-away yard."),
 }

@@ -1,0 +1,1 @@
+"""Bronze: every raw record with its provenance. What cannot be understood goes into quarantine, never away."""

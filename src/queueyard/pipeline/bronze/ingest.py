@@ -1,0 +1,61 @@
+"""From records to bronze: sound ones into `lines`, the others into `quarantine` with the reason.
+
+Quarantine is written first and by replacing the batch, so that a batch that died before `lines` was committed may be
+planned anew with other records. The positions of the sources stand in the commit of `lines`: a record is read exactly
+if it is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from queueyard.pipeline.errors import Unbalanced
+from queueyard.pipeline.streams import judged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+    from queueyard.pipeline.tables import Table
+
+
+class Ingested(msgspec.Struct, frozen=True, kw_only=True):
+    """What one batch brought."""
+
+    batch: int
+    rows: int
+    quarantined: int
+
+
+def ingest(
+    records: DataFrame, lines: Table, quarantine: Table, *, batch: int, positions: Mapping[str, Any]
+) -> Ingested:
+    """Commit one batch. Unbalanced, and nothing committed, if what was read is not what was written."""
+    seen = Observation()
+    stamped = (
+        records.transform(judged)
+        .withColumn("ingested_at", F.current_timestamp())
+        .withColumn("batch", F.lit(batch).cast("long"))
+    )
+    counted = stamped.observe(seen, F.count(F.lit(1)).alias("rows"), F.count("reason").alias("rejected"))
+    sound = lines.write(counted.where(F.col("reason").isNull()))
+    rows, rejected = seen.get["rows"], seen.get["rejected"]
+    if rejected:
+        # A second look at the sources, which is rare: most batches have nothing to reject.
+        refused = quarantine.write(stamped.where(F.col("reason").isNotNull()))
+        if refused.rows != rejected:
+            raise Unbalanced(_unlike(batch, f"{rejected} rejected, {refused.rows} written to quarantine"))
+        quarantine.replace_batch(refused, batch=batch)
+    if sound.rows + rejected != rows:
+        raise Unbalanced(_unlike(batch, f"{rows} read, {sound.rows} written, {rejected} rejected"))
+    lines.commit(sound, batch=batch, note=positions)
+    return Ingested(batch=batch, rows=rows, quarantined=rejected)
+
+
+def _unlike(batch: int, what: str) -> str:
+    return f"batch {batch} does not add up ({what}); a source changed while it was read. Nothing was committed."

@@ -1,0 +1,195 @@
+"""`queueyard pipeline`: parse, call, print. Spark is imported only by commands that need it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import update_wrapper
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from queueyard.console import Script, examples, json_option
+from queueyard.kernel.output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from queueyard.pipeline.settings import PipelineSettings
+    from queueyard.pipeline.warehouse import Warehouse
+    from queueyard.yard.places import Yard
+
+_COMMON = (
+    click.option("--yard", "yard_folder", type=click.Path(), metavar="DIR", help="The yard; default: found upwards."),
+    click.option("--home", metavar="DIR", help="Where the tables are; default: .queueyard/pipeline in the yard."),
+    click.option("--master", metavar="URL", help="A Spark master; default: all cores of this machine."),
+    click.option("--remote", metavar="URL", help="A Spark Connect server, for example sc://host:15002."),
+    json_option,
+)
+
+
+class Call:
+    """One call of one command: which yard, which tables, how to print."""
+
+    def __init__(
+        self, *, yard_folder: str | None, home: str | None, master: str | None, remote: str | None, as_json: bool
+    ) -> None:
+        from queueyard.pipeline.settings import home_of, load  # noqa: PLC0415
+        from queueyard.yard.places import open_yard  # noqa: PLC0415
+
+        self.out = Output(as_json=as_json)
+        self.as_json = as_json
+        self.yard: Yard = open_yard(Path(yard_folder or ".").resolve())
+        self.settings: PipelineSettings = load(os.environ, home=home, master=master, remote=remote).values
+        self.home = home_of(self.settings, Path(self.yard.root))
+
+    @contextmanager
+    def warehouse(self) -> Iterator[Warehouse]:
+        """All tables, with a session; the first line is on the screen before Spark starts."""
+        self.out.note("starting Spark ...")
+        from queueyard.pipeline.session import Spark, start  # noqa: PLC0415
+
+        session = start(
+            Spark(master=self.settings.master, remote=self.settings.remote, driver_memory=self.settings.memory)
+        )
+        from queueyard.pipeline.warehouse import Warehouse  # noqa: PLC0415
+
+        try:
+            yield Warehouse(session, self.home)
+        finally:
+            session.stop()
+
+
+def common(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the common options, and a `Call` as its first argument."""
+
+    def run(
+        *args: Any,
+        yard_folder: str | None,
+        home: str | None,
+        master: str | None,
+        remote: str | None,
+        as_json: bool,
+        **options: Any,
+    ) -> None:
+        call = Call(yard_folder=yard_folder, home=home, master=master, remote=remote, as_json=as_json)
+        function(call, *args, **options)
+
+    wrapped: Callable[..., Any] = update_wrapper(run, function)
+    for option in reversed(_COMMON):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+@click.group(
+    cls=Script,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "queueyard pipeline run",
+        "queueyard pipeline status",
+        "queueyard pipeline query 'SELECT * FROM summary ORDER BY day DESC'",
+    ),
+)
+def main() -> None:
+    """The history of every system as tables, on Spark."""
+
+
+@main.command(epilog=examples("queueyard pipeline run", "queueyard pipeline run --master 'local[2]' --json"))
+@common
+def run(call: Call) -> None:
+    """Read what is new in every place of the yard, bring all tables up to date, and stop."""
+    with call.warehouse() as house:
+        from queueyard.pipeline.run import run as run_pipeline  # noqa: PLC0415
+
+        with call.out.progress("pipeline", 0) as bar:
+            done = run_pipeline(house, call.yard.places, advance=lambda stage: bar.advance(1, stage))
+    told = {"batches": len(done.batches), "rows": done.rows, "quarantined": done.quarantined, "home": call.home}
+    if call.as_json:
+        call.out.data(told)
+    elif done.batches:
+        call.out.text(f"{done.rows} rows read, {done.quarantined} of them quarantined; tables in {call.home}")
+    else:
+        call.out.text(f"nothing new; tables in {call.home}")
+
+
+@main.command(epilog=examples("queueyard pipeline status", "queueyard pipeline status --json"))
+@common
+def status(call: Call) -> None:
+    """Say how far each source was read, and what is in each table. Starts no Spark."""
+    import msgspec  # noqa: PLC0415
+
+    from queueyard.pipeline.names import TABLE_NAMES  # noqa: PLC0415
+    from queueyard.pipeline.sources.looking import look  # noqa: PLC0415
+    from queueyard.pipeline.sources.places import origins_of  # noqa: PLC0415
+    from queueyard.pipeline.status import status as status_of  # noqa: PLC0415
+
+    found = status_of(call.home, TABLE_NAMES, look(origins_of(call.yard.places)))
+    if call.as_json:
+        call.out.data({**msgspec.to_builtins(found), "behind_bytes": found.behind_bytes})
+        return
+    call.out.table(
+        ("TABLE", "ROWS", "BATCH", "COMMITTED"),
+        [(one.name, one.rows, one.batch if one.batch >= 0 else None, one.committed_at) for one in found.tables],
+    )
+    if found.sources:
+        call.out.text()
+        call.out.table(
+            ("SOURCE", "READ BYTES", "BEHIND BYTES", "FILE"),
+            [(one.stream, one.read_bytes, one.behind_bytes, one.path) for one in found.sources],
+        )
+    if found.behind_bytes:
+        call.out.note(f"{found.behind_bytes} bytes are new; to read them: queueyard pipeline run")
+
+
+@main.command(epilog=examples("queueyard pipeline explain", "queueyard pipeline explain fairness"))
+@click.argument("metric", required=False)
+@json_option
+def explain(metric: str | None, as_json: bool) -> None:
+    """Say what a gold table means; without a name, all of them in short."""
+    from queueyard.pipeline.errors import BadQuery  # noqa: PLC0415
+    from queueyard.pipeline.gold import METRICS  # noqa: PLC0415
+
+    wanted = [one for one in METRICS if metric in {None, one.name}]
+    if not wanted:
+        raise BadQuery(f"there is no metric {metric}", hint="All of them: queueyard pipeline explain")
+    told = [{"name": one.name, "definition": one.definition, "columns": one.spec.schema.fieldNames()} for one in wanted]
+    out = Output(as_json=as_json)
+    if as_json:
+        out.data(told)
+        return
+    for one in told:
+        out.text(out.style(str(one["name"]), "bold"))
+        out.text(f"  {one['definition']}")
+        out.text(f"  columns: {', '.join(one['columns'])}")
+
+
+@main.command(epilog=examples("queueyard pipeline query 'SELECT kind, count(*) FROM events GROUP BY kind'"))
+@click.argument("sql")
+@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="At most so many rows.")
+@common
+def query(call: Call, sql: str, limit: int) -> None:
+    """Ask a question in SQL. Silver views and gold tables are there by their names."""
+    with call.warehouse() as house:
+        from queueyard.pipeline.queries import ask  # noqa: PLC0415
+
+        columns, rows = ask(house, sql, limit=limit)
+    if call.as_json:
+        call.out.data([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        call.out.table([column.upper() for column in columns], rows)
+
+
+@main.command(epilog=examples("queueyard pipeline vacuum", "queueyard pipeline vacuum --keep-hours 24"))
+@click.option("--keep-hours", type=click.IntRange(min=0), default=168, show_default=True, help="Older files may go.")
+@common
+def vacuum(call: Call, keep_hours: int) -> None:
+    """Delete files that no version of a table needs any more. Starts no Spark."""
+    from queueyard.pipeline.delta import DeltaLog  # noqa: PLC0415
+    from queueyard.pipeline.names import TABLE_NAMES  # noqa: PLC0415
+
+    gone = {name: len(DeltaLog(f"{call.home}/{name}").vacuum(hours=keep_hours)) for name in TABLE_NAMES}
+    if call.as_json:
+        call.out.data(gone)
+    else:
+        call.out.text(f"{sum(gone.values())} files deleted")

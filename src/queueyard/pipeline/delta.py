@@ -1,0 +1,164 @@
+"""The Delta log of one table: which Parquet files count. Needs no Spark and no Java.
+
+A commit names the batch that it belongs to (an application transaction), so that a batch that is run again commits
+nothing twice. Every commit carries a note, a small JSON object that the next one inherits unless it brings its own: for
+bronze, how far each source was read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import AddAction, CommitProperties, Transaction, create_table_with_add_actions
+
+from queueyard.kernel.clock import SYSTEM_CLOCK
+from queueyard.pipeline.errors import TableTooNew
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import deltalake
+
+#: counts up when the meaning of a table changes; a table of a higher number is not touched
+LAYOUT = 1
+_WRITER = "queueyard"
+_OURS = "queueyard"
+
+#: (path below the table, partition values as text)
+File = tuple[str, dict[str, str | None]]
+
+
+class DeltaLog:
+    """The log at one address: a folder, or anything that delta-rs knows."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def exists(self) -> bool:
+        return self._open() is not None
+
+    def files(self) -> list[File]:
+        """Every file that counts."""
+        log = self._open()
+        return [] if log is None else list(_files_of(log))
+
+    def batch(self) -> int:
+        """The last batch that was committed; -1 before the first."""
+        log = self._open()
+        found = None if log is None else log.transaction_version(_WRITER)
+        return -1 if found is None else int(found)
+
+    def note(self) -> dict[str, Any]:
+        """What the last commit carries."""
+        log = self._open()
+        return {} if log is None else _note_of(log)
+
+    def rows(self) -> int:
+        """How many rows are committed, without reading any."""
+        log = self._open()
+        if log is None:
+            return 0
+        counts = log.get_add_actions(flatten=False).column("num_records").to_pylist()
+        return sum(int(count) for count in counts if count is not None)
+
+    def committed_at(self) -> str | None:
+        """When the last commit was made: RFC 3339, or None where there is none."""
+        log = self._open()
+        if log is None:
+            return None
+        from datetime import UTC, datetime  # noqa: PLC0415
+
+        from queueyard.kernel.clock import to_rfc3339  # noqa: PLC0415
+
+        return to_rfc3339(datetime.fromtimestamp(log.history(1)[0]["timestamp"] / 1000, UTC))
+
+    def commit(
+        self,
+        files: Sequence[AddAction],
+        schema: deltalake.Schema,
+        partition_by: Sequence[str],
+        *,
+        batch: int | None,
+        mode: Literal["append", "overwrite"] = "append",
+        note: Mapping[str, Any] | None = None,
+        only: list[tuple[str, str, str]] | None = None,
+    ) -> None:
+        """Make files count. With `overwrite` they take the place of all others, or of the partitions in `only`."""
+        log = self._open()
+        carried = dict(note) if note is not None else ({} if log is None else _note_of(log))
+        properties = CommitProperties(
+            custom_metadata={_OURS: json.dumps({"layout": LAYOUT, "note": carried})},
+            app_transactions=None if batch is None else [Transaction(_WRITER, batch, now_ms())],
+        )
+        if log is None:
+            create_table_with_add_actions(
+                self.address,
+                schema,
+                list(files),
+                mode="error",
+                partition_by=list(partition_by),
+                commit_properties=properties,
+            )
+        else:
+            log.create_write_transaction(
+                list(files),
+                mode,
+                log.schema(),
+                partition_by=list(partition_by),
+                partition_filters=only,
+                commit_properties=properties,
+            )
+
+    def vacuum(self, *, hours: int) -> list[str]:
+        """Delete files that no version of the last `hours` needs; gives their names."""
+        log = self._open()
+        if log is None:
+            return []
+        return log.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
+
+    def _open(self) -> DeltaTable | None:
+        try:
+            log = DeltaTable(self.address)
+        except TableNotFoundError:
+            return None
+        found = _told(log).get("layout", LAYOUT)
+        if found > LAYOUT:
+            raise TableTooNew(
+                f"{self.address} has layout {found}, and this version knows {LAYOUT}",
+                hint="Type: pip install --upgrade queueyard",
+            )
+        return log
+
+
+def now_ms() -> int:
+    return int(SYSTEM_CLOCK.now().timestamp() * 1000)
+
+
+def _files_of(log: DeltaTable) -> Iterator[File]:
+    actions = log.get_add_actions(flatten=False)
+    paths = actions.column("path").to_pylist()
+    values: Sequence[Any] = (
+        list(actions.column("partition").to_pylist()) if "partition" in actions.schema.names else [{}] * len(paths)
+    )
+    for path, partition in zip(paths, values, strict=True):
+        yield path, {name: None if value is None else str(value) for name, value in (partition or {}).items()}
+
+
+def _told(log: DeltaTable) -> dict[str, Any]:
+    """What the newest commit of ours says; maintenance by other tools may stand in between."""
+    # The newest is ours but for rare exceptions, and the whole history of a busy table is long.
+    for limit in (1, None):
+        for entry in log.history(limit):
+            text = entry.get(_OURS)
+            if text:
+                found: dict[str, Any] = json.loads(text)
+                return found
+    return {}
+
+
+def _note_of(log: DeltaTable) -> dict[str, Any]:
+    note: dict[str, Any] = _told(log).get("note", {})
+    return note

@@ -1,0 +1,42 @@
+"""What the pipeline may refuse, each with the next command to type.
+
+PipelineError
+|-- SparkMissing      pyspark or deltalake is not installed
+|-- JavaMissing       no Java 17 or newer on this machine
+|-- SourceFailed      a place cannot be read
+|-- TableTooNew       a table was written by a newer Queueyard
+|-- Unbalanced        rows were read that are neither in bronze nor in quarantine
+`-- BadQuery          a question that Spark does not understand
+"""
+
+from __future__ import annotations
+
+from queueyard.kernel.errors import QueueyardError
+
+
+class PipelineError(QueueyardError):
+    """Anything that this package refuses."""
+
+
+class SparkMissing(PipelineError):
+    """pyspark or deltalake is not installed."""
+
+
+class JavaMissing(PipelineError):
+    """There is no Java that Spark can run on."""
+
+
+class SourceFailed(PipelineError):
+    """A place is missing, unreadable or says something that makes no sense."""
+
+
+class TableTooNew(PipelineError):
+    """A table has a layout that this version does not know."""
+
+
+class Unbalanced(PipelineError):
+    """A batch lost or gained rows on its way; nothing of it is committed."""
+
+
+class BadQuery(PipelineError):
+    """Spark could not understand a question."""

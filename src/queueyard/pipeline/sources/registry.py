@@ -1,0 +1,12 @@
+"""Every data source of ours, for the session to register."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queueyard.pipeline.sources.lines import LineSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSource
+
+SOURCES: tuple[type[DataSource], ...] = (LineSource,)

@@ -1,0 +1,140 @@
+"""What is new in a growing file: pure decisions about byte ranges.
+
+A file is known by its inode and by a fingerprint of its head, because a name says little: logs are rotated, replaced
+by a rename and truncated in place. Whatever is not the same file grown longer is read from its start as a new
+generation; reading something twice is harmless further on, and missing something is not.
+
+A line belongs to the range that its first byte stands in. So a range may begin and end anywhere, and ranges that cover
+a file without a gap give every line once.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: how much of the start of a file may be its fingerprint
+HEAD_BYTES = 1024
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file is: its format, whose it is, and where it stands."""
+
+    stream: str
+    place: str
+    path: str
+    #: the number of its first generation: below zero for an archive, whose lines are older than those of the file
+    first_generation: int = 0
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """A file as it stands now."""
+
+    origin: Origin
+    inode: int
+    #: up to and with the last newline; what follows is a line that somebody is still writing
+    end: int
+    #: the first bytes, at most HEAD_BYTES
+    head: bytes
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a file was read."""
+
+    inode: int
+    offset: int
+    generation: int
+    #: of its first bytes, as many as were read, at most HEAD_BYTES
+    fingerprint: str
+    #: where the range that led here began
+    since: int = 0
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """A range of bytes of one file; the lines that start in it are to be read."""
+
+    stream: str
+    place: str
+    path: str
+    #: whatever has the name by the time it is read, this is the file that is meant
+    inode: int
+    generation: int
+    start: int
+    end: int
+
+
+Marks = dict[str, Mark]
+
+
+def plan(marks: Mapping[str, Mark], files: Iterable[Seen], *, most_bytes: int) -> tuple[list[Span], Marks]:
+    """(what to read, the marks behind it); at most so many bytes."""
+    by_inode = {mark.inode: mark for mark in marks.values()}
+    after: Marks = dict(marks)
+    spans: list[Span] = []
+    left = most_bytes
+    for file in files:
+        path = file.origin.path
+        start, generation = _where_to_start(file, marks.get(path), by_inode.get(file.inode))
+        end = min(file.end, start + left)
+        if end <= start:
+            continue
+        left -= end - start
+        after[path] = Mark(
+            inode=file.inode,
+            offset=end,
+            generation=generation,
+            fingerprint=fingerprint(file.head, end),
+            since=start,
+        )
+        spans.append(_span(file.origin, after[path]))
+    return spans, after
+
+
+def between(before: Mapping[str, Mark], after: Mapping[str, Mark], origins: Iterable[Origin]) -> list[Span]:
+    """What was planned by the step from these marks to those."""
+    return [
+        _span(origin, mark)
+        for origin in origins
+        if (mark := after.get(origin.path)) is not None and mark != before.get(origin.path)
+    ]
+
+
+def split(span: Span, *, most_bytes: int) -> list[Span]:
+    """The span in pieces for several workers."""
+    starts = range(span.start, span.end, most_bytes)
+    return [msgspec.structs.replace(span, start=start, end=min(start + most_bytes, span.end)) for start in starts]
+
+
+def fingerprint(head: bytes, offset: int) -> str:
+    return sha256(head[: min(offset, HEAD_BYTES)]).hexdigest()[:16]
+
+
+def _span(origin: Origin, mark: Mark) -> Span:
+    return Span(
+        stream=origin.stream,
+        place=origin.place,
+        path=origin.path,
+        inode=mark.inode,
+        generation=mark.generation,
+        start=mark.since,
+        end=mark.offset,
+    )
+
+
+def _where_to_start(file: Seen, here: Mark | None, elsewhere: Mark | None) -> tuple[int, int]:
+    """(offset, generation) by the mark of its name, or by the mark of a file that was renamed to it."""
+    for mark in (here, elsewhere):
+        if mark is not None and _is_same_grown(file, mark):
+            return mark.offset, mark.generation
+    return 0, file.origin.first_generation if here is None else here.generation + 1
+
+
+def _is_same_grown(file: Seen, mark: Mark) -> bool:
+    return (
+        file.inode == mark.inode and file.end >= mark.offset and fingerprint(file.head, mark.offset) == mark.fingerprint
+    )

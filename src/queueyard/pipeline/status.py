@@ -1,0 +1,77 @@
+"""How far the pipeline is: rows, quarantine and what each source still has. Needs no Spark and no Java."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from queueyard.pipeline.delta import DeltaLog
+from queueyard.pipeline.sources.spans import Mark, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queueyard.pipeline.sources.spans import Seen
+
+_BRONZE = "bronze/lines"
+_EVERYTHING_BYTES = 1 << 62
+
+
+class TableState(msgspec.Struct, frozen=True, kw_only=True):
+    """One table."""
+
+    name: str
+    rows: int
+    #: the last batch that it has; -1 for none
+    batch: int
+    #: RFC 3339
+    committed_at: str | None
+
+
+class SourceState(msgspec.Struct, frozen=True, kw_only=True):
+    """One growing file."""
+
+    stream: str
+    path: str
+    read_bytes: int
+    #: whole lines that no batch has yet
+    behind_bytes: int
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole of it."""
+
+    home: str
+    tables: list[TableState]
+    sources: list[SourceState]
+
+    @property
+    def behind_bytes(self) -> int:
+        return sum(source.behind_bytes for source in self.sources)
+
+
+def status(home: str, names: Sequence[str], files: Sequence[Seen]) -> Status:
+    """What the logs of the tables say, against the files as they stand."""
+    positions = DeltaLog(f"{home}/{_BRONZE}").note().get("lines", {})
+    marks = msgspec.convert(positions, dict[str, Mark])
+    spans, _ = plan(marks, files, most_bytes=_EVERYTHING_BYTES)
+    behind = {span.path: span.end - span.start for span in spans}
+    return Status(
+        home=home,
+        tables=[_table(home, name) for name in names],
+        sources=[
+            SourceState(
+                stream=file.origin.stream,
+                path=file.origin.path,
+                read_bytes=file.end - behind.get(file.origin.path, 0),
+                behind_bytes=behind.get(file.origin.path, 0),
+            )
+            for file in files
+        ],
+    )
+
+
+def _table(home: str, name: str) -> TableState:
+    log = DeltaLog(f"{home}/{name}")
+    return TableState(name=name, rows=log.rows(), batch=log.batch(), committed_at=log.committed_at())
