@@ -28,7 +28,7 @@ demo: $(VENV)/.base
 	@$(BIN)/queueyard demo
 
 test: $(VENV)/.dev parts
-	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check $(SOURCES)

@@ -8,6 +8,7 @@ promised when jjq was planned.
 
 from __future__ import annotations
 
+from collections import Counter
 import json
 import os
 from pathlib import Path
@@ -16,10 +17,12 @@ import subprocess
 import sys
 import tempfile
 
-from measuring import finish, interleaved, report, seconds
+from measuring import finish, interleaved, report
 
 ITEMS = int(sys.argv[1]) if len(sys.argv) > 1 else 12
+JOBS = 4
 CHECK_S = 2
+ROUNDS = 3
 CONFIG = 'user.name = "Bench"\nuser.email = "bench@example.com"\ngit.colocate = false\n'
 
 
@@ -49,8 +52,9 @@ class Yard:
         yard.call("jjq", "config", "check_command", check)
         return yard
 
-    def copy(self, name: str) -> Yard:
-        return Yard(Path(shutil.copytree(self.home, self.home.parent / name, symlinks=True)))
+    def again(self) -> Yard:
+        """A copy, as it was before anything ran."""
+        return Yard(Path(shutil.copytree(self.home, Path(tempfile.mkdtemp(dir=self.home.parent)) / "yard")))
 
     def push(self, name: str, *, bad: bool = False) -> None:
         self.call("jj", "new", "--quiet", "main", "-m", name)
@@ -64,6 +68,13 @@ class Yard:
         done = subprocess.run(list(words), cwd=cwd or self.root, env=environment, capture_output=True, check=False)
         if done.returncode != code:
             sys.exit(f"{words} ended with {done.returncode}: {done.stderr.decode()}")
+
+    def checks_of_each(self, *words: str) -> Counter[int]:
+        """Item -> how often its check was begun by a failing run."""
+        self.call(*words, code=1)
+        journal = self.root / ".jj" / "repo" / "jjq" / "journal.jsonl"
+        events = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+        return Counter(int(event["item"]) for event in events if event["kind"] == "started")
 
     def count(self, *words: str) -> list[list[str]]:
         """The calls to jj that a command makes."""
@@ -86,23 +97,34 @@ def main() -> None:
 
 def parallel(folder: Path) -> None:
     """The same queue, one after the other, in parallel, in batches, and with one bad item in the middle."""
-    good = Yard.new(folder / "good", check=f"sleep {CHECK_S}; test ! -e bad")
-    bad = Yard.new(folder / "bad", check=f"sleep {CHECK_S}; test ! -e bad")
-    for number in range(ITEMS):
+    bad_one = ITEMS // 2 + 1
+    good, bad = (Yard.new(folder / name, check=f"sleep {CHECK_S}; test ! -e bad") for name in ("good", "bad"))
+    for number in range(1, ITEMS + 1):
         good.push(f"item-{number}")
-        bad.push(f"item-{number}", bad=number == ITEMS // 2)
-    one_by_one = seconds(lambda: good.copy("one-by-one").call("jjq", "run", "--all"))
-    at_once = seconds(lambda: good.copy("at-once").call("jjq", "run", "--all", "--jobs", "4"))
-    with_bad = seconds(lambda: bad.copy("with-bad").call("jjq", "run", "--all", "--jobs", "4", code=1))
-    batch = seconds(lambda: good.copy("batch").call("jjq", "run", "--batch", str(ITEMS)))
-    bisected = seconds(lambda: bad.copy("bisected").call("jjq", "run", "--batch", str(ITEMS), code=1))
-    report(f"{ITEMS} items, check of {CHECK_S} s, one by one", one_by_one, "s")
-    report(f"{ITEMS} items, --jobs 4", at_once, "s")
-    report("--jobs 4 against one by one", at_once / one_by_one, "of the time", at_most=0.4)
-    report("--jobs 4, one bad item in the middle", with_bad, "s")
-    report("the bad item costs, in checks", (with_bad - at_once) / CHECK_S, "checks", at_most=1.5)
-    report(f"--batch {ITEMS}", batch, "s")
-    report(f"--batch {ITEMS}, one bad item in the middle", bisected, "s")
+        bad.push(f"item-{number}", bad=number == bad_one)
+    taken = interleaved(
+        {
+            "one by one": lambda: good.again().call("jjq", "run", "--all"),
+            "at once": lambda: good.again().call("jjq", "run", "--all", "--jobs", str(JOBS)),
+            "with bad": lambda: bad.again().call("jjq", "run", "--all", "--jobs", str(JOBS), code=1),
+            "batch": lambda: good.again().call("jjq", "run", "--batch", str(ITEMS)),
+            "bisected": lambda: bad.again().call("jjq", "run", "--batch", str(ITEMS), code=1),
+        },
+        rounds=ROUNDS,
+    )
+    report(f"{ITEMS} items, check of {CHECK_S} s, one by one", taken["one by one"], "s")
+    report(f"{ITEMS} items, --jobs {JOBS}", taken["at once"], "s")
+    ratio = taken["at once"] / taken["one by one"]
+    report(f"--jobs {JOBS} against one by one", ratio, "of the time", at_most=0.4)
+    report(f"--jobs {JOBS}, one bad item in the middle", taken["with bad"], "s")
+    report("the bad item costs", (taken["with bad"] - taken["at once"]) / CHECK_S, "checks of time", at_most=1.5)
+    begun = bad.again().checks_of_each("jjq", "run", "--all", "--jobs", str(JOBS))
+    ahead = sum(begun[number] - 1 for number in range(1, bad_one + 1))
+    behind = sum(begun[number] - 1 for number in range(bad_one + 1, ITEMS + 1))
+    report("checks repeated of the bad item and those ahead of it", ahead, "checks", at_most=0)
+    report("checks repeated of those behind it", behind, "checks", at_most=JOBS - 1)
+    report(f"--batch {ITEMS}", taken["batch"], "s")
+    report(f"--batch {ITEMS}, one bad item in the middle", taken["bisected"], "s")
 
 
 def overhead(folder: Path) -> None:
@@ -132,6 +154,7 @@ def overhead(folder: Path) -> None:
         rounds=rounds,
     )
     report("a landed item without its check, run", taken["run"], "s", at_most=0.8)
+    report("the same", taken["run"] / taken["jj"], "times one jj log")
     report("push", taken["push"], "s")
     report("status", taken["status"], "s")
     report("for comparison: one jj log", taken["jj"], "s")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jj_repositories import CONFIG, Repository
+from jj_repositories import CONFIG, Repository, copy_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,23 +43,27 @@ def repository_template(jj: str, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture
 def fresh(repository_template: Path, tmp_path: Path) -> Repository:
     """A repository that jjq has never seen."""
-    home = tmp_path / "home"
-    shutil.copytree(repository_template, home, symlinks=True)
-    return Repository(root=home / "repo", home=home)
+    return copy_of(repository_template, tmp_path / "home")
 
 
 @pytest.fixture(scope="session")
 def ready_template(repository_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, initialized, with a check that passes unless there is a file named `bad`."""
-    home = tmp_path_factory.mktemp("ready") / "home"
-    shutil.copytree(repository_template, home, symlinks=True)
-    Repository(root=home / "repo", home=home).ok("config", "check_command", "test ! -e bad")
-    return home
+    repository = copy_of(repository_template, tmp_path_factory.mktemp("ready") / "home")
+    repository.ok("config", "check_command", "test ! -e bad")
+    return repository.home
 
 
 @pytest.fixture
 def repository(ready_template: Path, tmp_path: Path) -> Repository:
     """A repository that is ready to queue and to run."""
-    home = tmp_path / "home"
-    shutil.copytree(ready_template, home, symlinks=True)
-    return Repository(root=home / "repo", home=home)
+    return copy_of(ready_template, tmp_path / "home")
+
+
+@pytest.fixture(scope="session")
+def failed_template(ready_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with item 1, a revision named `broken`, that has failed; it also has the file work.txt."""
+    repository = copy_of(ready_template, tmp_path_factory.mktemp("failed") / "home")
+    repository.push("broken", {"bad": "x\n", "work.txt": "work\n"})
+    assert repository.jjq("run").code == 1
+    return repository.home

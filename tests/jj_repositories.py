@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 import json
 import os
+import shlex
 import shutil
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from queueyard.jjq import Jjq
 from scripts import Answer, clean_environment, find_script, finish
 
 if TYPE_CHECKING:
@@ -21,23 +24,24 @@ user.name = "Test"
 user.email = "test@example.com"
 git.colocate = false
 """
+KILLED = -9
 #: stands before the real jj on the PATH: kills whoever called it, before or after one of its calls
-_KILLER = """#!{python}
-import os, signal, subprocess, sys
-from pathlib import Path
-counter = Path({counter!r})
-number = len(counter.read_bytes()) if counter.exists() else 0
-with counter.open("ab") as stream:
-    stream.write(b".")
-at, after = os.environ["KILL_AT"], os.environ["KILL_AFTER"] == "1"
-hit = number == int(at) if at.isdigit() else at in " ".join(sys.argv[1:])
-if hit and not after:
-    os.kill(os.getppid(), signal.SIGKILL)
-    sys.exit(1)
-done = subprocess.run([{jj!r}, *sys.argv[1:]])
-if hit:
-    os.kill(os.getppid(), signal.SIGKILL)
-sys.exit(done.returncode)
+_KILLER = """#!/bin/sh
+number=0
+[ -e {counter} ] && read -r number < {counter}
+echo $((number + 1)) > {counter}
+hit=
+case "$KILL_AT" in
+    *[!0-9]*) case "$*" in *"$KILL_AT"*) hit=yes ;; esac ;;
+    "$number") hit=yes ;;
+esac
+if [ "$hit$KILL_AFTER" = yes0 ]
+then kill -9 $PPID; exit 1
+fi
+{jj} "$@"
+code=$?
+[ "$hit" ] && kill -9 $PPID
+exit $code
 """
 
 
@@ -140,8 +144,12 @@ class Repository:
     def push(self, name: str, files: dict[str, str] | None = None, *, on: str = "main") -> str:
         """A new revision, queued; its change id."""
         change = self.change(name, files, on=on)
-        self.ok("push", change)
+        self.queue(change)
         return change
+
+    def queue(self, change: str) -> None:
+        """Push it through the library: an interpreter less to start for what is only prepared."""
+        Jjq.open(self.root, environment=self.variables, note=pytest.fail).push(change)
 
     def calls(self, *words: str, **environment: str) -> list[list[str]]:
         """The calls to jj that a jjq command makes."""
@@ -150,10 +158,10 @@ class Repository:
         self.jjq(*words, cwd=None, JJQ_TRACE=str(trace), **environment)
         return [json.loads(line)["call"] for line in trace.read_text(encoding="utf-8").splitlines()]
 
-    def kill(self, *words: str, at: int | str, after: bool) -> bool:
+    def kill(self, *words: str, at: int | str, after: bool) -> Answer:
         """Run a jjq command that is killed at a call to jj: by its number, or the first that holds a text.
 
-        False if it was not killed.
+        Its exit code is KILLED unless it made no such call.
         """
         folder = self.home / "killer"
         folder.mkdir(exist_ok=True)
@@ -161,10 +169,11 @@ class Repository:
         counter.unlink(missing_ok=True)
         script = folder / "jj"
         if not script.exists():
-            script.write_text(_KILLER.format(python=sys.executable, counter=str(counter), jj=_jj()), encoding="utf-8")
+            paths = {"counter": shlex.quote(str(counter)), "jj": shlex.quote(_jj())}
+            script.write_text(_KILLER.format(**paths), encoding="utf-8")
             script.chmod(0o755)
         path = f"{folder}{os.pathsep}{self.variables['PATH']}"
-        return self.jjq(*words, PATH=path, KILL_AT=str(at), KILL_AFTER=str(int(after))).code == -9
+        return self.jjq(*words, PATH=path, KILL_AT=str(at), KILL_AFTER=str(int(after)))
 
     # --- what must hold ----------------------------------------------------------------------------------------------
 
@@ -190,6 +199,15 @@ class Repository:
             f"{name} is left" for name in ("run.json", "landing.json", "requeue.json") if (self.private / name).exists()
         ]
         return found
+
+
+def copy_of(template: Path, home: Path) -> Repository:
+    """A prepared repository in another place; notes that name a path name the new one."""
+    shutil.copytree(template, home, symlinks=True)
+    copied = Repository(root=home / "repo", home=home)
+    for note in [*copied.private.glob("workspaces/*.json"), *copied.private.glob("failures/*.json")]:
+        note.write_text(note.read_text(encoding="utf-8").replace(str(template), str(home)), encoding="utf-8")
+    return copied
 
 
 def _jj() -> str:

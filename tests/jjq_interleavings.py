@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from typing import TYPE_CHECKING
 
-from jj_repositories import Repository
+from jj_repositories import copy_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from jj_repositories import Repository
 
 KINDS = ("passes", "fails", "conflicts")
 
@@ -32,9 +33,12 @@ MEDDLING = {
     "look around": "jj workspace list; jj log; jj status",
 }
 
+#: notes where trunk is before and after
 _CHECK = """
+trunk() { jj --ignore-working-copy log --no-graph -r main -T commit_id; }
+meddle() { cd "$HOME/repo" && trunk > "$HOME/trunk-before" && sh -e "$HOME/meddle.sh" && trunk > "$HOME/trunk-after"; }
 if mkdir "$HOME/meddled-$JJQ_ITEM" 2>/dev/null && [ "$JJQ_ITEM" = "$(cat "$HOME/meddle-at")" ]
-then (cd "$HOME/repo" && sh -e "$HOME/meddle.sh") >"$HOME/meddling.log" 2>&1 || touch "$HOME/meddling-failed"
+then (meddle) >"$HOME/meddling.log" 2>&1 || touch "$HOME/meddling-failed"
 fi
 cat *.txt | md5sum >> "$HOME/checked"
 test ! -e bad
@@ -43,10 +47,9 @@ test ! -e bad
 
 def prepare(template: Path, folder: Path, kinds: tuple[str, ...]) -> Repository:
     """Three queued items of these kinds, each with a bookmark of its own, and another place for trunk."""
-    shutil.copytree(template, folder, symlinks=True)
-    repository = Repository(root=folder / "repo", home=folder)
+    repository = copy_of(template, folder)
     (folder / "check.sh").write_text(_CHECK, encoding="utf-8")
-    repository.ok("config", "check_command", f"sh {folder / 'check.sh'}")
+    repository.ok("config", "check_command", 'sh "$HOME/check.sh"')
     repository.change("by-hand")
     repository.jj("bookmark", "create", "--quiet", "by-hand", "-r", "@")
     for number, kind in enumerate(kinds, 1):
@@ -55,7 +58,7 @@ def prepare(template: Path, folder: Path, kinds: tuple[str, ...]) -> Repository:
         files |= {"base.txt": f"{number}\n", "item-any.txt": f"{number}\n"} if kind == "conflicts" else {}
         change = repository.change(f"item {number}", files)
         repository.jj("bookmark", "create", "--quiet", f"item-{number}", "-r", change)
-        repository.ok("push", change)
+        repository.queue(change)
     repository.jj("new", "--quiet", "main")
     repository.jj("workspace", "add", "--quiet", "--name", "editor", "-r", "main", str(folder / "editor"))
     return repository
@@ -83,7 +86,8 @@ def broken_promises(repository: Repository) -> list[str]:
     found += [f"{name} is still queued" for name in queued]
     held = {name.rpartition("/")[2] for name in repository.bookmarks("glob:jjq/failed/*")}
     for number in (1, 2, 3):
-        landed = repository.many(f"item-{number} & ::main")
+        # What had landed when a person moved trunk away from it has landed all the same.
+        landed = repository.many(f"item-{number} & ::main") or _had_landed(repository, number)
         deleted = _was_deleted(repository, number)
         if deleted and landed:
             found.append(f"item {number} landed although it was deleted")
@@ -97,9 +101,28 @@ def _was_deleted(repository: Repository, number: int) -> bool:
     return "bookmark delete" in text and (repository.home / "meddle-at").read_text(encoding="utf-8") == str(number)
 
 
+def _had_landed(repository: Repository, number: int) -> list[str]:
+    """The commit of an item that was on trunk before somebody meddled."""
+    before = repository.home / "trunk-before"
+    if not before.exists():
+        return []
+    return repository.many(f'description(exact:"item {number}\\n") & ::{before.read_text(encoding="utf-8")}')
+
+
+def _put_there_by_hand(repository: Repository) -> bool:
+    """Whether trunk is where a person moved it, or where it went when he rewrote something that had landed."""
+    trunk = repository.one("main")
+    if trunk in {repository.one("by-hand"), repository.one("root()+ & ::by-hand")}:
+        return True
+    after = repository.home / "trunk-after"
+    landed = {number: _had_landed(repository, number) for number in (1, 2, 3)}
+    rewritten = any(commits not in ([], repository.many(f"item-{number}")) for number, commits in landed.items())
+    return rewritten and after.read_text(encoding="utf-8") == trunk
+
+
 def _is_checked(repository: Repository) -> bool:
-    if repository.one("main") in {repository.one("by-hand"), repository.one("root()+ & ::by-hand")}:
-        return True  # nothing landed since a person put it there
+    if _put_there_by_hand(repository):
+        return True
     names = sorted(name for name in repository.files() if name.endswith(".txt"))
     content = "".join(repository.file(name) for name in names)
     digest = hashlib.md5(content.encode()).hexdigest()

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 import hashlib
-import shutil
 from typing import TYPE_CHECKING
 
-from jj_repositories import Repository
+from jj_repositories import copy_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from jj_repositories import Repository
+    from scripts import Answer
 
 #: notes the content that it looks at, and passes unless there is a file named `bad`
 CHECK = 'cat *.txt | md5sum >> "$HOME/checked"; test ! -e bad'
@@ -55,8 +57,7 @@ SCENARIOS = {
 
 def prepare(scenario: Scenario, template: Path, folder: Path) -> Repository:
     """The repository of a scenario, before its command."""
-    shutil.copytree(template, folder, symlinks=True)
-    repository = Repository(root=folder / "repo", home=folder)
+    repository = copy_of(template, folder)
     if not scenario.is_new:
         repository.ok("config", "check_command", CHECK)
     for name in scenario.items:
@@ -65,7 +66,7 @@ def prepare(scenario: Scenario, template: Path, folder: Path) -> Repository:
         files |= {"a.txt": "not a\n"} if name == "clash" else {}
         change = repository.change(name, files)
         repository.jj("bookmark", "create", "--quiet", name, "-r", change)
-        repository.ok("push", change)
+        repository.queue(change)
     for _ in range(scenario.run_first):
         repository.jjq("run")
     if scenario.pushes:
@@ -74,11 +75,10 @@ def prepare(scenario: Scenario, template: Path, folder: Path) -> Repository:
     return repository
 
 
-def dies(scenario: Scenario, prepared: Path, folder: Path, *, at: int | str, after: bool) -> Repository | None:
-    """A copy of a prepared repository in which the command died at a call; None if it does not make that call."""
-    shutil.copytree(prepared, folder, symlinks=True)
-    repository = Repository(root=folder / "repo", home=folder)
-    return repository if repository.kill(*scenario.words, at=at, after=after) else None
+def die(scenario: Scenario, prepared: Path, folder: Path, *, at: int | str, after: bool) -> tuple[Repository, Answer]:
+    """A copy of a prepared repository in which the command dies at a call, if it makes that call."""
+    repository = copy_of(prepared, folder)
+    return repository, repository.kill(*scenario.words, at=at, after=after)
 
 
 #: what may come next; each has to put things in order

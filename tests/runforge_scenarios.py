@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,7 @@ import pytest
 from scripts import Answer, clean_environment, find_script, run_script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 DATA = Path(__file__).parent / "data" / "runforge"
 #: nothing that is waited for takes longer, however busy the machine is
@@ -227,6 +228,15 @@ class Daemon:
 def read(path: Path) -> Raw:
     raw: Raw = json.loads(path.read_bytes())
     return raw
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Look again and again until something is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        if time.monotonic() > deadline:
+            pytest.fail(f"it did not come true within {PATIENCE_S:g} s")
+        time.sleep(0.005)
 
 
 def python_m(yard: Yard, *words: str) -> Answer:

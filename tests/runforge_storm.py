@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 import json
 import os
+from pathlib import Path
 import signal
 import sys
 import time
@@ -24,7 +25,6 @@ from queueyard.runforge.worker import Daemon
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     import random
 
     from runforge_scenarios import Yard
@@ -196,7 +196,7 @@ class Storm:
                 self._forge().enqueue_run(run, group_id=group or None, retries=len(run) % 2)
                 return [run]
             case ["enqueue_sweep", plan]:
-                forge, sweep = open_sweep(_path(plan), None, environment={})
+                forge, sweep = open_sweep(Path(plan), None, environment={})
                 forge.enqueue_sweep(sweep)
                 return sweep.run_ids
             case [verb, group]:
@@ -246,9 +246,3 @@ class Storm:
 
 def _say_nothing(_line: str) -> None:
     """Nobody listens."""
-
-
-def _path(text: str) -> Path:
-    from pathlib import Path
-
-    return Path(text)

@@ -197,37 +197,26 @@ def durable_server(folder: Path) -> Iterator[Server]:
 def cluster(nodes: int = 3) -> Iterator[list[Server]]:
     """A cluster whose slots are shared evenly; no replicas."""
     started: list[Server] = []
+    buses = [free_port() for _ in range(nodes)]
     try:
-        for _ in range(nodes):
-            bus = free_port()
-            started.append(
-                Server(
-                    "valkey",
-                    "--cluster-enabled",
-                    "yes",
-                    "--cluster-config-file",
-                    "nodes.conf",
-                    "--cluster-port",
-                    str(bus),
-                )
-            )
-            started[-1].bus = bus  # type: ignore[attr-defined]
+        for bus in buses:
+            options = ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-port", str(bus))
+            started.append(Server("valkey", *options))
         share = 16_384 // nodes
         for place, node in enumerate(started):
             last = 16_383 if place == nodes - 1 else (place + 1) * share - 1
             node.call("CLUSTER", "ADDSLOTSRANGE", place * share, last)
             node.call("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
         for node in started[1:]:
-            node.call("CLUSTER", "MEET", "127.0.0.1", started[0].port, started[0].bus)  # type: ignore[attr-defined]
-        for node in started:
-            wait_until(lambda node=node: _cluster_is_well(node, nodes), "the cluster does not come together")  # type: ignore[misc]
+            node.call("CLUSTER", "MEET", "127.0.0.1", started[0].port, buses[0])
+        wait_until(lambda: all(_is_well(node, nodes) for node in started), "the cluster does not come together")
         yield started
     finally:
         for node in started:
             node.stop()
 
 
-def _cluster_is_well(node: Server, nodes: int) -> bool:
+def _is_well(node: Server, nodes: int) -> bool:
     told = node.call("CLUSTER", "INFO")
     text = told.decode() if isinstance(told, bytes) else str(told)
     return "cluster_state:ok" in text and f"cluster_known_nodes:{nodes}" in text

@@ -12,12 +12,16 @@ import difflib
 from importlib import import_module
 import os
 import sys
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from queueyard import __version__
 from queueyard.kernel.errors import QueueyardError
+
+if TYPE_CHECKING:
+    from queueyard.kernel.findings import Finding
+    from queueyard.kernel.output import Output
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -92,6 +96,26 @@ def fail(fault: QueueyardError, *, as_json: bool) -> NoReturn:
         if fault.hint:
             click.echo(f"{click.style('Hint:', fg='cyan')} {fault.hint}", err=True, color=colour)
     sys.exit(fault.exit_code)
+
+
+def tell_findings(out: Output, found: Sequence[Finding], note: Callable[[str], None] | None = None) -> None:
+    """What a doctor found, with what to do about it; leaves with exit code 1 if something was not mended.
+
+    `note` talks where a script has a way of its own.
+    """
+    say = note or out.note
+    unmended = [one for one in found if not one.fixed]
+    if out.as_json:
+        out.data(found)
+    elif found:
+        rows = [("fixed" if one.fixed else "found", one.check, one.problem) for one in found]
+        out.table(("", "CHECK", "PROBLEM"), rows)
+        for one in unmended:
+            say(f"-> {one.check}: {one.advice}")
+    else:
+        say("Everything is well.")
+    if unmended:
+        raise click.exceptions.Exit(1)
 
 
 def version_option(script: str) -> Callable[[_F], _F]:

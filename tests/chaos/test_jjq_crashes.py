@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jjq_scenarios import NEXT, SCENARIOS, broken_promises, dies, prepare
+from jj_repositories import KILLED
+from jjq_scenarios import NEXT, SCENARIOS, broken_promises, die, prepare
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +32,8 @@ def test_whatever_call_a_command_dies_at_the_next_command_mends_it(
         for after in (False, True):
             verb, then = next(follow_up)
             folder = tmp_path / f"{at}-{after}"
-            repository = dies(scenario, prepared, folder, at=at, after=after)
-            if repository is None:
+            repository, killed = die(scenario, prepared, folder, at=at, after=after)
+            if killed.code != KILLED:
                 continue
             deaths += 1
             then(repository)

@@ -163,12 +163,12 @@ def broken_promises(events: list[Event], jobs: int, mode: str) -> list[str]:
             per_key = Counter(active.values())
             if len(active) > LIMIT or (mode == "keyed" and per_key[event.group] > 2):
                 found.append(f"{len(active)} active, {per_key[event.group]} of {event.group}")
-        elif event.kind in {Kind.SUCCEEDED, Kind.FAILED} and item in active:
-            del active[item]
-            history.finished(item, tokens[item])
+        elif event.kind in {Kind.SUCCEEDED, Kind.FAILED}:
+            active.pop(item, None)
+            history.finished(item, tokens.get(item, "nobody"))
         elif event.kind in {Kind.STALLED, Kind.RELEASED, Kind.RETRIED}:
-            del active[item]
-            history.lost(item, tokens[item])
+            active.pop(item, None)
+            history.lost(item, tokens.get(item, "nobody"))
     found += history.violations()
     found += [f"{group}: not in order" for group, ids in begun.items() if ids != added[group]]
     if len({item for ids in added.values() for item in ids}) != jobs:
@@ -245,6 +245,8 @@ class TestTheCheckerItself:
         assert told(*good) == []
         assert told(*good[:2])
         assert told(*good, (Kind.STARTED, "a"), (Kind.SUCCEEDED, "a"))
+        assert told(*good, (Kind.SUCCEEDED, "a"))
+        assert told(*good[:2], (Kind.STALLED, "a"), (Kind.SUCCEEDED, "a"))
         both = [self.event(kind, item) for kind, item in [(Kind.QUEUED, "a"), (Kind.QUEUED, "b")]]
         swapped = [self.event(Kind.STARTED, "b"), self.event(Kind.SUCCEEDED, "b"), self.event(Kind.STARTED, "a")]
         assert "None: not in order" in broken_promises([*both, *swapped, self.event(Kind.SUCCEEDED, "a")], 2, "global")

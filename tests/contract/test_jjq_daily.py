@@ -166,11 +166,12 @@ class TestWatch:
         change = repository.push("one")
         repository.jj("bookmark", "delete", "main")
         watching = repository.start_jjq("run", "--watch")
+        assert watching.stderr is not None
+        assert "there is no bookmark 'main'" in watching.stderr.readline()
 
-        waiting = repository.start_jjq("wait", "1")
         repository.jj("bookmark", "create", "main", "-r", trunk)
 
-        assert finish(waiting).code == 0
+        repository.ok("wait", "1")
         watching.send_signal(signal.SIGTERM)
         finish(watching)
         assert repository.many(f"change_id({change}) & ::main")
@@ -208,12 +209,13 @@ class TestWait:
         assert "still queued after 0.2 s" in answer.stderr
 
     def test_who_waits_while_nobody_runs_is_told(self, repository: Repository) -> None:
-        change = repository.change("stuck")
+        waiting = repository.start_jjq("push", repository.change("stuck"), "--wait")
 
-        answer = repository.jjq("push", change, "--wait", "--timeout", "3s")
+        assert waiting.stderr is not None
+        assert "nobody runs the queue" in waiting.stderr.readline()
 
-        assert answer.code == 1
-        assert "nobody runs the queue" in answer.stderr
+        repository.ok("delete", "1")
+        assert finish(waiting).code == 1
 
 
 class TestCheck:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from jj_repositories import KILLED, copy_of
 from scripts import finish
 
 if TYPE_CHECKING:
@@ -17,9 +19,33 @@ if TYPE_CHECKING:
 pytest_plugins = ("jj_fixtures",)
 
 
+@pytest.fixture(scope="session")
+def waiting_template(failed_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a failed item and one that waits."""
+    repository = copy_of(failed_template, tmp_path_factory.mktemp("waiting") / "home")
+    repository.push("waiting")
+    return repository.home
+
+
 def lock(repository: Repository, name: str) -> None:
     """Take a lock as another tool of the format does."""
     repository.jj("bookmark", "create", f"jjq/lock/{name}", "-r", "jjq/_/_")
+
+
+def wait_until_locked(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not is_locked(path):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_locked(path: Path) -> bool:
+    with path.open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 @pytest.mark.parametrize(
@@ -37,11 +63,9 @@ def lock(repository: Repository, name: str) -> None:
     ],
 )
 def test_a_lock_that_another_tool_holds_makes_the_command_fail(
-    repository: Repository, name: str, words: tuple[str, ...]
+    waiting_template: Path, tmp_path: Path, name: str, words: tuple[str, ...]
 ) -> None:
-    repository.push("broken", {"bad": "x\n"})
-    repository.jjq("run")
-    repository.push("waiting")
+    repository = copy_of(waiting_template, tmp_path / "home")
     lock(repository, name)
     before = repository.bookmarks()
 
@@ -57,9 +81,9 @@ def test_our_processes_wait_for_a_lock_that_is_given_back(repository: Repository
     change = repository.change("patient")
     lock(repository, "id")
 
-    waiting = repository.start_jjq("push", change)
-    with pytest.raises(Exception, match="timed out"):
-        waiting.communicate(timeout=1.0)
+    waiting = repository.start_jjq("push", change, JJQ_LOCK_TIMEOUT_S="50")
+    wait_until_locked(repository.private / "locks" / "id.lock")
+    assert waiting.poll() is None
     repository.jj("bookmark", "delete", "jjq/lock/id")
 
     assert finish(waiting).code == 0
@@ -111,15 +135,11 @@ def test_while_a_run_is_under_way_others_see_its_sign_and_a_second_one_is_refuse
 
 def test_a_sign_that_a_process_of_ours_left_when_it_died_is_recovered_with_a_note(repository: Repository) -> None:
     change = repository.change("after the crash")
-    killed_at = next(
-        number
-        for number in range(20)
-        if repository.kill("push", change, at=number, after=True) and "jjq/lock/id" in repository.bookmarks()
-    )
+    killed = repository.kill("push", change, at="bookmark create jjq/lock/id", after=True)
+    assert (killed.code, "jjq/lock/id" in repository.bookmarks()) == (KILLED, True)
 
     answer = repository.jjq("push", change)
 
-    assert killed_at > 0
     assert answer.code == 0
     assert "jjq: recovered the id lock of a process that died" in answer.stderr
     assert repository.violations() == []

@@ -6,7 +6,7 @@ The stand-in refuses what 0.35 does not have, and fails where 0.35 fails and new
 from __future__ import annotations
 
 import os
-import sys
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,43 +16,39 @@ if TYPE_CHECKING:
 
 pytest_plugins = ("jj_fixtures",)
 
-OLD_JJ = """#!{python}
-import subprocess, sys
-from pathlib import Path
-JJ, words = {jj!r}, sys.argv[1:]
-text = " ".join(words)
+OLD_JJ = """#!/bin/sh
+refuse() {{ echo "Error: $1" >&2; exit 2; }}
 
-def refuse(why):
-    sys.stderr.write("Error: " + why + "\\n")
-    sys.exit(2)
+# refuse_missing COMMAND NAME...: fails unless all of the names are listed by `jj COMMAND list`
+refuse_missing() {{
+    listed=$({jj} --ignore-working-copy "$1" list -T 'name ++ " "')
+    kind=$1
+    shift
+    for name in "$@"
+    do case " $listed" in *" $name "*) ;; *) refuse "No such $kind: $name" ;; esac
+    done
+}}
 
-def listed(*command):
-    template = 'name ++ "\\n"'
-    return subprocess.check_output([JJ, "--ignore-working-copy", *command, "-T", template], text=True).split()
-
-if "--version" in words:
-    print("jj 0.35.0")
-    sys.exit()
-if "workspace" in words and "add" in words:
-    if "-m" in words or "--message" in words:
-        refuse("unexpected argument '-m' found")
-    if Path(words[-1]).exists():
-        refuse("Destination path exists")
-for word in ("conflicted_files", "--onto", "workspace root --name", 'exact:"', 'glob:"'):
-    if word in text and "-r" not in words and "--to" not in words:
-        refuse(word + " is not known")
-if "bookmark" in words and "delete" in words:
-    if not set(words[words.index("delete") + 1 :]) <= set(listed("bookmark", "list")):
-        refuse("No such bookmark")
-if "workspace" in words and "forget" in words:
-    if not set(words[words.index("forget") + 1 :]) <= set(listed("workspace", "list")):
-        refuse("No such workspace")
-done = subprocess.run([JJ, *words], capture_output=True)
-sys.stdout.buffer.write(done.stdout)
-sys.stderr.buffer.write(done.stderr)
-if "bookmark" in words and "move" in words and b"No bookmarks to update" in done.stderr:
-    sys.exit(1)
-sys.exit(done.returncode)
+case " $* " in *" --version "*) echo "jj 0.35.0"; exit ;; esac
+case " $* " in
+    *" -r "* | *" --to "*) ;;
+    *conflicted_files* | *--onto* | *"workspace root --name"* | *'exact:"'* | *'glob:"'*) refuse "not known" ;;
+esac
+case " $* " in
+    *" workspace add "*)
+        case " $* " in *" -m "* | *" --message "*) refuse "unexpected argument '-m' found" ;; esac
+        for last in "$@"; do :; done
+        [ -e "$last" ] && refuse "Destination path exists" ;;
+    *" bookmark delete "*) refuse_missing bookmark $(echo "$*" | sed 's/.* delete //') ;;
+    *" workspace forget "*) refuse_missing workspace $(echo "$*" | sed 's/.* forget //') ;;
+    *" bookmark move "*)
+        said=$({jj} "$@" 2>&1)
+        code=$?
+        echo "$said" >&2
+        case "$said" in *"No bookmarks to update"*) exit 1 ;; esac
+        exit $code ;;
+esac
+exec {jj} "$@"
 """
 
 
@@ -60,7 +56,7 @@ sys.exit(done.returncode)
 def old(fresh: Repository, jj: str) -> Repository:
     folder = fresh.home / "old"
     folder.mkdir()
-    (folder / "jj").write_text(OLD_JJ.format(python=sys.executable, jj=jj), encoding="utf-8")
+    (folder / "jj").write_text(OLD_JJ.format(jj=shlex.quote(jj)), encoding="utf-8")
     (folder / "jj").chmod(0o755)
     fresh.environment["PATH"] = f"{folder}{os.pathsep}{fresh.variables['PATH']}"
     fresh.ok("config", "check_command", "test ! -e bad")

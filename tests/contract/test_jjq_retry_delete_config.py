@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jj_repositories import copy_of
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jj_repositories import Repository
 
 pytest_plugins = ("jj_fixtures",)
@@ -15,11 +19,10 @@ WRONG_IDS = ["0", "000000", "-1", "+1", "1.0", "one", "", " 1", "1000000", "٣",
 
 
 @pytest.fixture
-def failed(repository: Repository) -> tuple[Repository, str]:
+def failed(failed_template: Path, tmp_path: Path) -> tuple[Repository, str]:
     """A repository whose item 1 has failed, and the change id of its candidate."""
-    change = repository.push("broken", {"bad": "x\n", "work.txt": "work\n"})
-    assert repository.jjq("run").code == 1
-    return repository, change
+    repository = copy_of(failed_template, tmp_path / "home")
+    return repository, repository.one('description(exact:"broken\n")', "change_id")
 
 
 class TestRetry:
@@ -38,11 +41,10 @@ class TestRetry:
         assert repository.bookmarks("glob:jjq/failed/*") == {}
         assert repository.file("last_id", "jjq/_/_") == "2"
 
-    def test_an_amended_candidate_is_queued_as_it_is_now(self, failed: tuple[Repository, str]) -> None:
+    def test_a_candidate_that_was_mended_just_now_is_queued_as_it_is_now(self, failed: tuple[Repository, str]) -> None:
         repository, change = failed
         repository.jj("edit", "--quiet", change)
         (repository.root / "bad").unlink()
-        repository.jj("status")
 
         repository.ok("retry", "1")
         repository.ok("run")
@@ -137,9 +139,12 @@ class TestDelete:
         assert fresh.file("last_id", "jjq/_/_") == "0"
 
 
-@pytest.mark.parametrize("verb", ["retry", "delete", "status", "wait"])
-def test_text_that_is_no_id_is_refused_with_exit_code_1(repository: Repository, verb: str) -> None:
-    for text in WRONG_IDS:
+@pytest.mark.parametrize(
+    ("verb", "texts"),
+    [("delete", WRONG_IDS), ("retry", WRONG_IDS[:4]), ("status", WRONG_IDS[4:8]), ("wait", WRONG_IDS[8:])],
+)
+def test_text_that_is_no_id_is_refused_with_exit_code_1(repository: Repository, verb: str, texts: list[str]) -> None:
+    for text in texts:
         answer = repository.jjq(verb, "--", text)
 
         assert answer.code == 1, f"{verb} {text!r}"

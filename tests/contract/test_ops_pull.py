@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from unit.ops.support.proxy import FaultyProxy
 from unit.ops.support.running import RunningServer, ScriptClient, running_server
 
 if TYPE_CHECKING:
@@ -71,6 +72,33 @@ class TestComing:
         pulled = pair.ana.json("pull")
 
         assert (pulled["written"], pulled["cursor"]) == ([], 1)
+
+    def test_everything_from_the_beginning_tells_of_deletes_too(self, pair: Pair) -> None:
+        pair.share(stays="same", goes="bye")
+        (pair.ana.workspace / "goes.md").unlink()
+        pair.ana.json("push")
+
+        pulled = pair.ben.json("pull", "--all")
+
+        assert (pulled["removed"], names(pair.ben)) == (["goes.md"], ["stays.md"])
+
+    def test_ones_own_change_whose_answer_was_lost_is_no_news_either(
+        self, server: RunningServer, tmp_path: Path
+    ) -> None:
+        with FaultyProxy(server.url, ["swallow"]) as proxy:
+            client = ScriptClient(tmp_path, proxy.url, server.new_space())
+            client.write("a.md", "first")
+            pushing = client.start("push")
+            assert proxy.held.wait(30)
+            pushing.kill()
+            pushing.communicate()
+            client.write("a.md", "second")
+
+            pulled = client.json("pull")
+            pushed = client.json("push")
+
+        assert (pulled["conflicts"], names(client), text(client, "a.md")) == ([], ["a.md"], "second")
+        assert (pushed["applied"], pushed["conflicts"]) == (2, 0)
 
     def test_a_push_does_not_hide_what_others_wrote_before_it(self, pair: Pair) -> None:
         """The cursor of a push's answer is not one to pull from."""

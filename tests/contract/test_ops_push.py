@@ -188,6 +188,26 @@ class TestRetryAndResume:
         assert (resumed["batches"], again.status) == (0, 200)
         assert server.feed(space=space) == before
 
+    def test_what_a_killed_push_has_heard_is_known_to_the_next_command(
+        self, server: RunningServer, space: str, tmp_path: Path
+    ) -> None:
+        with FaultyProxy(server.url, ["pass", "hold"]) as proxy:
+            client = ScriptClient(tmp_path, proxy.url, space)
+            write_files(client, 50)
+            pushing = client.start("push", "--batch-ops", "25")
+            assert proxy.held.wait(30)
+            pushing.kill()
+            pushing.communicate()
+            client.write("000.md", "changed since")
+
+            pulled = client.json("pull")
+            pushed = client.json("push")
+
+        assert pulled["conflicts"] == []
+        assert (pushed["applied"], pushed["conflicts"]) == (26, 0)
+        versions = {entry["serverPath"]: entry["version"] for entry in server.feed(space=space)}
+        assert versions == {f"{number:03d}.md": 1 for number in range(50)} | {"000.md": 2}
+
     def test_completed_batches_are_deleted_or_kept(self, client: ScriptClient) -> None:
         """spec: delete file or move to `completed/`."""
         write_files(client, 2)
@@ -239,6 +259,19 @@ class TestRetryAndResume:
         assert "is not what was queued" in first.stderr
         assert [path.name for path in (client.scope / "quarantine").iterdir()] == [torn.name]
         assert second["applied"] == 25
+        assert sorted(paths(server.feed(space=space))) == [f"{number:03d}.md" for number in range(60)]
+
+    def test_a_push_plans_again_what_a_torn_batch_file_held(
+        self, server: RunningServer, client: ScriptClient, space: str
+    ) -> None:
+        write_files(client, 60)
+        client.json("plan", "--batch-ops", "25")
+        torn = client.scope / client.batch_files()[1]
+        torn.write_bytes(torn.read_bytes()[:-40])
+
+        pushed = client.json("push")
+
+        assert (pushed["plan"]["upserts"], pushed["applied"]) == (25, 60)
         assert sorted(paths(server.feed(space=space))) == [f"{number:03d}.md" for number in range(60)]
 
     def test_requests_are_sent_in_the_order_of_planning(

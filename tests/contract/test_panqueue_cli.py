@@ -132,6 +132,7 @@ class TestWorking:
 
         assert answer.code == 0
         assert f"working on {queue}; end with Ctrl-C" in answer.stderr
+        assert answer.code == 0, answer
         assert "(REDIS_URL)" in answer.stderr
         assert console.ok("retry", queue, "--all") == "1 job retried\n"
 
@@ -175,9 +176,27 @@ class TestQueues:
 
         answer = console.run("status")
 
+        assert answer.code == 0, answer
         assert "(REDIS_URL)" in answer.stderr
         [row] = [line for line in answer.stdout.splitlines() if line.startswith(queue)]
         assert row.split()[1:6] == ["1", "0", "0", "0", "0"]
+
+    def test_a_queue_with_foreign_data_does_not_hide_the_others(
+        self, console: Console, valkey: Server, queue: str
+    ) -> None:
+        foreign = fresh_id("foreign")
+        console.ok("enqueue", queue, "1")
+        valkey.call("SET", f"{{q:{foreign}}}:waiting", "not a list")
+
+        everything, one, metrics = console.run("status"), console.run("status", foreign), console.run("metrics")
+
+        assert everything.code == 0
+        assert queue in everything.stdout
+        assert f"left out: {foreign} holds" in everything.stderr
+        assert metrics.code == 0
+        assert f'queue="{queue}"' in metrics.stdout
+        assert one.code == 1
+        assert "somebody else's data" in one.stderr
 
     def test_status_can_watch(self, console: Console, queue: str) -> None:
         console.ok("enqueue", queue, "1")

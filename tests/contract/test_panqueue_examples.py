@@ -9,7 +9,9 @@ import sys
 import pytest
 
 from scripts import clean_environment
-from servers import find_binary
+from servers import Server, find_binary, valkey
+
+__all__ = ["valkey"]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTED = {
@@ -42,6 +44,24 @@ def test_an_example_prints_what_it_should(name: str, tmp_path: Path) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert all(line in done.stdout.splitlines() for line in PRINTED[name].splitlines()), done.stdout
+
+
+def test_the_program_in_the_documentation_runs(valkey: Server, tmp_path: Path) -> None:
+    page = (EXAMPLES.parent / "docs" / "systems" / "panqueue.md").read_text(encoding="utf-8")
+    program = page.partition("```python\n")[2].partition("```")[0]
+
+    done = subprocess.run(
+        [sys.executable, "-c", program.replace("redis://localhost", valkey.url)],
+        cwd=tmp_path,
+        env=clean_environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "sent to ada@example.org, attempt 1\n"
 
 
 def test_no_example_is_left_out() -> None:

@@ -305,6 +305,18 @@ class TestChanging:
             assert await handle.resume()
             await done.wait()
 
+    def test_any_number_of_ids_without_a_job_is_mended(self, server: Server) -> None:
+        line, store = Line(parse_address(server.url)), QueueStore(fresh_id())
+        members = [word for number in range(9_000) for word in (number, f"j{number}")]
+        line.call("ZADD", store.keys["completed"], *members)
+
+        found = line.ask(store.mend(most=10_000, really=True))
+
+        left = line.call("EXISTS", store.keys["completed"])
+        line.close()
+        assert found == [0, 0, 9_000, 0, 0, 0]
+        assert left == 0
+
     @pytest.mark.parametrize("mode", ["global", "keyed"])
     @in_loop
     async def test_obliterate_needs_the_id_and_leaves_nothing(self, server: Server, mode: str) -> None:

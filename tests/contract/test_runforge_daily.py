@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queueyard.kernel import proc
-from runforge_scenarios import PATIENCE_S, Yard
+from runforge_scenarios import PATIENCE_S, Yard, until
 from scripts import clean_environment, find_script, finish
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ def yard(tmp_path: Path) -> Yard:
 def process_of(yard: Yard, name: str) -> proc.Identity:
     """The process that wrote its number to a file."""
     path = yard.root / name
-    while not path.exists() or not path.read_text().strip():
-        os.sched_yield()
+    until(lambda: path.exists() and path.read_text().strip())
     identity = proc.identity_of(int(path.read_text()))
     assert identity is not None
     return identity
@@ -87,8 +85,7 @@ class TestDependencies:
 
         with yard.daemon("--max-parallel", "2") as daemon:
             daemon.wait_for("run_id=first status=failed")
-            while yard.states()["second"] != "failed":
-                os.sched_yield()
+            until(lambda: yard.states()["second"] == "failed")
             assert "first" not in yard.jobs()[1]["run_id"]
             assert "which it waits for, failed" in yard.jobs()[1]["error"]
             (yard.root / "ok").touch()
@@ -111,14 +108,14 @@ class TestDependencies:
 class TestEndingRuns:
     def test_a_time_out_ends_the_whole_family(self, yard: Yard) -> None:
         yard.make_run("slow", "sh", "-c", "sh -c 'echo $$ > child; sleep 60' & wait")
-        yard.ok("enqueue-run", "--run-id", "slow", "--timeout", "0.3s")
+        yard.ok("enqueue-run", "--run-id", "slow", "--timeout", "2s")
 
         with yard.daemon() as daemon:
             child = process_of(yard, "child")
             daemon.wait_for("status=failed")
             daemon.stop()
 
-        assert yard.jobs()[0]["error"] == "timed out after 0.3 s"
+        assert yard.jobs()[0]["error"] == "timed out after 2 s"
         assert proc.wait_for_exit(child, PATIENCE_S)
 
     def test_a_run_that_ignores_term_is_killed(self, yard: Yard) -> None:
@@ -141,8 +138,7 @@ class TestEndingRuns:
         yard.ok("enqueue-run", "--run-id", "orphan", "--group-id", "g")
         with yard.daemon() as daemon:
             process = process_of(yard, "pid")
-            while "spawn" not in next(yard.queue_folder.glob("*journal*")).read_text():
-                os.sched_yield()
+            until(lambda: "spawn" in next(yard.queue_folder.glob("*journal*")).read_text())
             daemon.kill()
 
         yard.ok("cancel-group", "--group-id", "g", "--running")
@@ -151,13 +147,12 @@ class TestEndingRuns:
         assert (yard.states()["orphan"], yard.group("g")["status"]) == ("canceled", "canceled")
 
     def test_what_a_run_leaves_behind_ends_with_it(self, yard: Yard) -> None:
-        yard.make_run(
-            "messy", "sh", "-c", "sh -c 'echo $$ > child; sleep 60' & while [ ! -s child ]; do sleep 0.01; done"
-        )
+        yard.make_run("messy", "sh", "-c", f"sh -c 'echo $$ > child; sleep 60' & {WAIT_FOR_GO}")
         yard.ok("enqueue-run", "--run-id", "messy")
 
         with yard.daemon() as daemon:
             child = process_of(yard, "child")
+            (yard.root / "go").touch()
             daemon.wait_for("status=succeeded")
             assert proc.wait_for_exit(child, PATIENCE_S)
 
@@ -168,8 +163,7 @@ class TestEndingRuns:
         with yard.daemon() as daemon:
             process = process_of(yard, "pid")
             daemon.process.send_signal(signal.SIGTERM)
-            while yard.daemon_json()["state"] != "stopping":
-                os.sched_yield()
+            until(lambda: yard.daemon_json()["state"] == "stopping")
             daemon.process.send_signal(signal.SIGTERM)
             assert daemon.wait() == 0
 
@@ -267,6 +261,17 @@ class TestLooking:
         assert answer.code == code
         assert answer.stdout.startswith(f"{group}: ")
 
+    def test_after_a_wait_the_files_say_how_it_ended(self, yard: Yard) -> None:
+        """Scripts read group.json next."""
+        group = yard.enqueue_sweep("true", values=[1, 2, 3, 4])
+
+        with yard.daemon():
+            yard.ok("wait", group)
+            told, states = yard.group(group), yard.states()
+
+        assert (told["status"], told["summary"]["succeeded"]) == ("completed", 4)
+        assert set(states.values()) == {"succeeded"}
+
     def test_wait_for_a_canceled_group_exits_5_and_for_one_that_does_not_end_124(self, yard: Yard) -> None:
         group = yard.enqueue_sweep("true", values=[1])
         late = yard.cli("wait", group, "--timeout", "0.1")
@@ -324,8 +329,7 @@ class TestHousekeeping:
         group = yard.enqueue_sweep("sh", "-c", "exit $X", values=[0, 1])
 
         with yard.daemon("--on-group-end", f"{hook} told"):
-            while not (yard.root / "told").exists():
-                os.sched_yield()
+            until((yard.root / "told").exists)
 
         assert (yard.root / "told").read_text() == f"{group} failed 1 of 2\n"
 
@@ -365,3 +369,14 @@ class TestHousekeeping:
             daemon.stop()
 
         assert [run["status"] for run in yard.group(group)["runs"]] == ["failed", "canceled", "canceled"]
+        assert "fail_fast" in yard.jobs()[1]["error"]
+
+    def test_a_run_that_cannot_even_start_is_a_failure_to_fail_fast(self, yard: Yard) -> None:
+        group = yard.enqueue_sweep("true", values=[1, 2], execution={"max_parallel": 1, "fail_fast": True})
+        (yard.runs / yard.jobs()[0]["run_id"] / "request.json").unlink()
+
+        with yard.daemon("--max-parallel", "1") as daemon:
+            daemon.wait_for("JOB_DONE")
+            daemon.stop()
+
+        assert [run["status"] for run in yard.group(group)["runs"]] == ["failed", "canceled"]

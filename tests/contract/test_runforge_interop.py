@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runforge_scenarios import DATA, Raw, Yard, read
+from runforge_scenarios import DATA, Raw, Yard, read, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,8 +136,7 @@ def test_a_cancellation_by_another_tool_is_heeded_by_the_daemon(yard: Yard) -> N
     with yard.daemon("--max-parallel", "1") as daemon:
         daemon.wait_for("JOB_STARTED job_0")
         yard.write_queue({"run_id": "blocker"}, {"run_id": "unwanted", "state": "canceled"})
-        while yard.states().get("blocker") != "running":
-            os.sched_yield()
+        until(lambda: yard.states().get("blocker") == "running")
         (yard.root / "go").touch()
         daemon.wait_for("JOB_DONE")
         daemon.stop()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 import json
-import os
 import re
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from runforge_scenarios import Yard, python_m
+from runforge_scenarios import Yard, python_m, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,7 +217,28 @@ class TestSweeps:
                 {"strategy": {"type": "grid", "parameters": [{"path": "a", "values": []}]}},
                 "strategy.parameters[0].values",
             ),
+            (
+                {"strategy": {"type": "grid", "parameters": [{"path": "a..b", "values": 1}]}},
+                "strategy.parameters[0].path",
+            ),
+            ({"strategy": {"type": "grid", "parameters": [{"path": "command.9", "values": 1}]}}, "strategy"),
+            (
+                {
+                    "strategy": {
+                        "type": "list",
+                        "parameters": [{"path": "env.A", "values": [1]}, {"path": "env.B", "values": [1, 2]}],
+                    }
+                },
+                "strategy.parameters[1].values",
+            ),
+            ({"strategy": {"type": "list", "overrides": []}}, "strategy.overrides"),
+            ({"strategy": {"type": "list", "overrides": [7]}}, "strategy.overrides[0]"),
+            ({"base_request": {"version": 1, "command": "true"}}, "base_request.command"),
+            ({"group": {"name": 7}}, "group.name"),
             ({"execution": {"max_parallel": "two"}}, "execution.max_parallel"),
+            ({"execution": {"max_parallel": 0}}, "execution.max_parallel"),
+            ({"execution": {"fail_fast": "yes"}}, "execution.fail_fast"),
+            ({"execution": []}, "execution"),
         ],
         ids=str,
     )
@@ -377,8 +397,7 @@ class TestDaemon:
         with yard.daemon("--max-parallel", "1") as daemon:
             daemon.wait_for("JOB_STARTED")
             daemon.process.send_signal(number)
-            while yard.daemon_json()["state"] != "stopping":
-                os.sched_yield()
+            until(lambda: yard.daemon_json()["state"] == "stopping")
             (yard.root / "go").touch()
             assert daemon.wait() == 0
 

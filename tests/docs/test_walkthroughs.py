@@ -13,6 +13,8 @@ import pytest
 _ROOT = Path(__file__).parents[2]
 _PAGES = sorted((_ROOT / "docs" / "systems").glob("*.md"))
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+#: a first Spark session on a busy machine takes its time
+_COMMAND_TIMEOUT_S = 280
 _PROMPT = re.compile(r"(\w*)\$ (.*)")
 
 
@@ -60,7 +62,7 @@ def _run(command: str, agent: str, folder: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=_COMMAND_TIMEOUT_S,
         check=False,
     )
     return done.stdout

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).parents[2] / "src"
 SYSTEMS = ("queen", "runforge", "panqueue", "jjq", "ops")
 #: Systems whose floor plan is settled. One that is being built joins as soon as its README names all its files.
-SETTLED = ("queen",)
+SETTLED = SYSTEMS
 READERS = ("pipeline", "dashboard")
 
 #: The roles of a system from left to right; a file may import the roles to its left.
@@ -87,7 +87,7 @@ EXTRAS = {
     ("ops", "postgres"): LEVELS["store"],
     ("ops", "preparing"): LEVELS["rules"],
     ("ops", "problems"): LEVELS["errors"],
-    ("ops", "pull"): LEVELS["service"],
+    ("ops", "pulling"): LEVELS["service"],
     ("ops", "retries"): LEVELS["store"],
     ("ops", "schema"): LEVELS["store"],
     ("ops", "server"): LEVELS["worker"],

@@ -47,6 +47,7 @@ SURFACE: dict[str, set[str]] = {
         "explaining",
     },
     "kernel/events": {"Event", "Journal", "Kind", "System", "event_id", "make_event"},
+    "kernel/findings": {"Finding"},
     "kernel/ids": {"UlidSource", "derived_ulid", "find_id", "new_id", "new_ulid", "sequence_id", "ulid_time"},
     "kernel/lifecycle": {"Lifecycle", "Phase"},
     "kernel/locks": {"FileLock", "Holder"},
@@ -67,7 +68,7 @@ SURFACE: dict[str, set[str]] = {
     },
     "kernel/settings": {"Layer", "Settled", "environment_layer", "file_layer", "settle"},
     "kernel/testing": {"ClaimHistory", "Died", "FakeClock", "FaultyFiles", "Loss", "Step"},
-    "console": {"Script", "examples", "fail", "json_option", "version_option"},
+    "console": {"Script", "examples", "fail", "json_option", "tell_findings", "version_option"},
 }
 
 

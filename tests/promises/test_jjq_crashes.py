@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
-from jjq_scenarios import NEXT, SCENARIOS, broken_promises, dies, prepare
+from jj_repositories import KILLED
+from jjq_scenarios import NEXT, SCENARIOS, broken_promises, die, prepare
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from jj_repositories import Repository
@@ -16,6 +19,17 @@ if TYPE_CHECKING:
 pytest_plugins = ("jj_fixtures",)
 
 BEFORE, AFTER = False, True
+
+
+@pytest.fixture(scope="session")
+def prepared(repository_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The repository of a scenario, before its command; made once."""
+
+    @cache
+    def prepare_once(name: str) -> Path:
+        return prepare(SCENARIOS[name], repository_template, tmp_path_factory.mktemp("prepared") / "home").home
+
+    return prepare_once
 
 
 @pytest.mark.parametrize(
@@ -37,13 +51,12 @@ BEFORE, AFTER = False, True
     ],
 )
 def test_the_next_command_mends_what_died(
-    name: str, call: str, after: bool, verb: str, repository_template: Path, tmp_path: Path
+    name: str, call: str, after: bool, verb: str, prepared: Callable[[str], Path], tmp_path: Path
 ) -> None:
     scenario = SCENARIOS[name]
-    prepared = prepare(scenario, repository_template, tmp_path / "prepared").home
 
-    repository = dies(scenario, prepared, tmp_path / "home", at=call, after=after)
-    assert repository is not None
+    repository, killed = die(scenario, prepared(name), tmp_path / "home", at=call, after=after)
+    assert killed.code == KILLED
     NEXT[verb](repository)
 
     assert broken_promises(scenario, repository) == []
@@ -52,7 +65,7 @@ def test_the_next_command_mends_what_died(
 def test_a_run_that_is_killed_during_a_check_leaves_its_item_queued(repository: Repository) -> None:
     repository.ok("config", "check_command", "kill -9 $PPID")
     repository.push("wanted")
-    assert repository.jjq("run").code == -9
+    assert repository.jjq("run").code == KILLED
 
     repository.ok("config", "check_command", "true")
     assert repository.violations() == []
@@ -65,7 +78,7 @@ def test_a_run_that_is_killed_during_a_check_leaves_its_item_queued(repository: 
 
 def test_a_crash_is_told_once(repository: Repository) -> None:
     repository.push("wanted")
-    assert repository.kill("run", at="bookmark move", after=True)
+    assert repository.kill("run", at="bookmark move", after=True).code == KILLED
 
     first, second = repository.jjq("status"), repository.jjq("status")
 

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
+from jj_repositories import copy_of
 from jjq_interleavings import broken_promises, meddle, prepare, run_to_the_end
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytest_plugins = ("jj_fixtures",)
+
+
+@pytest.fixture(scope="session")
+def prepared(repository_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], Path]:
+    """Three queued items of these kinds; made once."""
+
+    @cache
+    def prepare_once(kinds: tuple[str, ...]) -> Path:
+        return prepare(repository_template, tmp_path_factory.mktemp("prepared") / "home", kinds).home
+
+    return prepare_once
 
 
 @pytest.mark.parametrize(
@@ -34,9 +48,14 @@ pytest_plugins = ("jj_fixtures",)
     ],
 )
 def test_trunk_is_always_what_was_checked(
-    kinds: tuple[str, ...], what: str, at: int, mode: str, repository_template: Path, tmp_path: Path
+    kinds: tuple[str, ...],
+    what: str,
+    at: int,
+    mode: str,
+    prepared: Callable[[tuple[str, ...]], Path],
+    tmp_path: Path,
 ) -> None:
-    repository = prepare(repository_template, tmp_path / "home", kinds)
+    repository = copy_of(prepared(kinds), tmp_path / "home")
     meddle(repository, what, at=at)
 
     run_to_the_end(repository, mode)

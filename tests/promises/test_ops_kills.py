@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scripts import find_script, finish
-from unit.ops.support.running import RunningServer, ScriptClient, batch, op, running_server
-from unit.ops.support.storm import ServerKiller, kill_clients, suicidal, violations, write_files
+from unit.ops.support.running import SPACES, RunningServer, ScriptClient, batch, op, running_server
+from unit.ops.support.storm import (
+    ServerKiller,
+    kill_clients,
+    suicidal,
+    violations,
+    violations_of_a_dying_client,
+    violations_of_a_dying_pull,
+    write_files,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,13 +58,42 @@ def test_a_client_that_is_killed_again_and_again_arrives_all_the_same(tmp_path: 
         assert violations(server, client, 1_000, space="space1") == []
 
 
+def test_a_client_that_is_killed_at_any_step_arrives_all_the_same(tmp_path: Path) -> None:
+    """Every fifteenth step of a push here; `make chaos` takes each of them."""
+    died = 0
+
+    with running_server(tmp_path) as server:
+        for nth in range(1, SPACES, 15):
+            found = violations_of_a_dying_client(server, tmp_path / f"client{nth}", nth)
+            if found is None:
+                break
+            assert found == [], f"step {nth}"
+            died += 1
+
+    assert died > 6
+
+
+def test_a_pull_that_is_killed_at_any_step_leaves_nothing_that_looks_like_the_users(tmp_path: Path) -> None:
+    died = 0
+
+    with running_server(tmp_path) as server:
+        for nth in range(1, SPACES, 15):
+            found = violations_of_a_dying_pull(server, tmp_path / f"pull{nth}", nth)
+            if found is None:
+                break
+            assert found == [], f"step {nth}"
+            died += 1
+
+    assert died > 3
+
+
 def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
     with running_server(tmp_path) as server:
         client = ScriptClient(tmp_path / "client", server.url, "space1")
         write_files(client, 1_500)
         client.json("plan", "--batch-ops", "25")
 
-        with ServerKiller(server, random.Random(11), longest_life_s=0.5, most=4) as killer:
+        with ServerKiller(server, random.Random(11), most_batches=12, most=4) as killer:
             done = client.run("resume", "--retry-for", "2m", "--json")
 
         assert killer.kills > 0

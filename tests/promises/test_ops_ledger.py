@@ -20,7 +20,7 @@ from queueyard.ops.errors import LedgerFailed, UnknownItem
 from queueyard.ops.ledger import Answered, Ledger, Push, SpaceName
 from queueyard.ops.preparing import prepare
 from queueyard.ops.problems import Problem
-from queueyard.ops.records import Limits, Op, OpType, PushRequest, PushResponse, Status
+from queueyard.ops.records import Limits, Op, OpType, PullRequest, PushRequest, PushResponse, Status
 from queueyard.ops.writer import Writer
 from unit.ops.support.postgres import running_postgres
 
@@ -117,7 +117,7 @@ class TestApplying:
 
         assert statuses(answer) == [Status.APPLIED, Status.APPLIED]
         assert feed(ledger) == [(1, "op1", 1), (2, "op2", 1)]
-        assert [one.content for one in views.pull(ledger, SPACE, 0, None).changes] == ["text", "text"]
+        assert [one.content for one in views.pull(ledger, SPACE, PullRequest()).changes] == ["text", "text"]
 
     def test_the_same_batch_again_gets_the_same_bytes(self, ledger: Ledger, database: Database) -> None:
         first = apply(ledger, push(op(1), op(2, base=5), op(3, path="../x")))
@@ -213,7 +213,7 @@ class TestApplying:
 
         apply(ledger, push(*(op(number, text) for number, text in enumerate(texts))))
 
-        assert [one.content for one in views.pull(ledger, SPACE, 0, None).changes] == texts
+        assert [one.content for one in views.pull(ledger, SPACE, PullRequest()).changes] == texts
 
     def test_rejected_ops_with_any_text_are_audited(self, ledger: Ledger) -> None:
         apply(ledger, push(op(1, path="a\0b"), op(2, path="../%s?")))

@@ -1,6 +1,7 @@
 """Two hundred worlds, each played from its seed: whatever fails when, each op arrives once and nothing is lost.
 
-`make chaos` plays ten thousand. Servers and clients that are wrong on purpose are caught by the same check.
+In sixty more, clients keep folders in step. `make chaos` plays twelve thousand. Servers and clients that are wrong on
+purpose are caught by the same checks.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ import pytest
 
 from queueyard.ops import rules
 from queueyard.ops.ledger import Ledger
+from queueyard.ops.service import Ops
 from queueyard.ops.store import Queue
+from unit.ops.support.folder_world import FolderWorld
 from unit.ops.support.simulator import WIRE_FAULTS, World, simulated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SEEDS = 200
+FOLDER_SEEDS = 60
 AT_ONCE = 20
 
 
@@ -36,6 +40,13 @@ def memory(tmp_path: Path) -> Iterator[Path]:
 def test_every_op_arrives_once_whatever_fails(first: int, memory: Path) -> None:
     for seed in range(first, first + AT_ONCE):
         with simulated(seed, memory) as world:
+            assert world.violations() == [], f"seed {seed}"
+
+
+@pytest.mark.parametrize("first", range(0, FOLDER_SEEDS, AT_ONCE))
+def test_folders_and_server_agree_in_the_end_whatever_fails(first: int, memory: Path) -> None:
+    for seed in range(first, first + AT_ONCE):
+        with simulated(seed, memory, FolderWorld) as world:
             assert world.violations() == [], f"seed {seed}"
 
 
@@ -80,10 +91,10 @@ def test_every_kind_of_fault_happens_in_those_worlds(memory: Path, monkeypatch: 
 # --- the simulator tested: worlds that are wrong on purpose ----------------------------------------------------------
 
 
-def caught(memory: Path, *, most: int = 60) -> list[str]:
+def caught(memory: Path, *, most: int = 60, kind: type[World] = World) -> list[str]:
     """What the first world with a fault complains about."""
     for seed in range(most):
-        with simulated(seed, memory) as world:
+        with simulated(seed, memory, kind) as world:
             if found := world.violations():
                 return found
     return []
@@ -146,3 +157,25 @@ def test_a_client_that_gives_each_try_a_new_key_is_caught(memory: Path, monkeypa
     monkeypatch.setattr("queueyard.ops.worker._Pusher._reconcile", lambda *_: True)
 
     assert caught(memory, most=2)
+
+
+def test_a_client_that_forgets_what_it_heard_before_it_died_is_caught(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ops, "up_to_date", lambda ops: ops.queue.locked())
+
+    assert caught(memory, kind=FolderWorld, most=200)
+
+
+def test_a_client_that_takes_its_own_change_for_news_is_caught(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queueyard.ops.pulling.is_echo", lambda *_: False)
+
+    assert caught(memory, kind=FolderWorld, most=200)
+
+
+def test_a_client_that_does_not_say_what_it_is_about_to_write_is_caught(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Queue, "note_coming", lambda *_: None)
+
+    assert caught(memory, kind=FolderWorld, most=200)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-import os
 from typing import TYPE_CHECKING
 
-from runforge_scenarios import Yard
+from runforge_scenarios import Yard, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,15 +62,13 @@ def test_the_daemon_waits_for_room_and_then_tells_what_happened(small_disk: Path
 
     with yard.daemon("--max-parallel", "1") as daemon:
         daemon.wait_for("JOB_STARTED")
-        while yard.states()["running"] != "running":
-            os.sched_yield()
+        until(lambda: yard.states()["running"] == "running")
         filler = fill(small_disk)
         go.touch()
         daemon.wait_for("No space left on device")
         assert daemon.process.poll() is None
         filler.unlink()
-        while set(yard.states().values()) != {"succeeded"}:
-            os.sched_yield()
+        until(lambda: set(yard.states().values()) == {"succeeded"})
         assert daemon.stop() == 0
 
     assert yard.states() == {"running": "succeeded", "next": "succeeded"}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from queueyard.kernel import proc
-from runforge_scenarios import PATIENCE_S, Yard
+from runforge_scenarios import PATIENCE_S, Yard, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,13 +25,11 @@ def journal(yard: Yard) -> str:
     return "".join(path.read_text() for path in yard.queue_folder.glob("queueyard-journal-*"))
 
 
-def kill_while_running(yard: Yard, *words: str, named: bool = True) -> proc.Identity:
+def kill_while_running(yard: Yard, *words: str) -> proc.Identity:
     """Start a daemon, wait until its run says which process it is, and kill the daemon."""
     with yard.daemon(*words) as daemon:
-        while not (yard.root / "pid").exists() or not (yard.root / "pid").read_text().strip():
-            os.sched_yield()
-        while named and '"op":"spawn"' not in journal(yard):
-            os.sched_yield()
+        until(lambda: (yard.root / "pid").exists() and (yard.root / "pid").read_text().strip())
+        until(lambda: '"op":"spawn"' in journal(yard))
         daemon.kill()
     identity = proc.identity_of(int((yard.root / "pid").read_text()))
     assert identity is not None
@@ -89,8 +86,7 @@ def test_a_run_that_ended_while_no_daemon_looked_is_settled_by_its_result(yard: 
     assert proc.wait_for_exit(process, PATIENCE_S)
 
     with yard.daemon() as daemon:
-        while yard.states()["r"] == "running":
-            os.sched_yield()
+        until(lambda: yard.states()["r"] != "running")
         daemon.stop()
 
     assert (yard.jobs()[0]["state"], yard.jobs()[0]["error"]) == ("failed", "boom")
@@ -106,8 +102,7 @@ def test_a_run_whose_process_nobody_wrote_down_is_found_by_its_log(yard: Yard) -
 
     with yard.daemon() as daemon:
         daemon.wait_for("adopted")
-        while str(process.pid) not in journal(yard):
-            os.sched_yield()
+        until(lambda: str(process.pid) in journal(yard))
         (yard.root / "go").touch()
         daemon.wait_for("run_id=r status=succeeded")
         daemon.stop()
@@ -115,8 +110,26 @@ def test_a_run_whose_process_nobody_wrote_down_is_found_by_its_log(yard: Yard) -
     assert not proc.is_alive(process)
 
 
+def test_what_a_run_left_behind_while_no_daemon_looked_is_ended_before_it_is_done_again(yard: Yard) -> None:
+    left = "sh -c 'echo $$ > child; sleep 60'"
+    yard.make_run("r", "sh", "-c", f"{left} & while [ ! -s child ]; do sleep 0.02; done; echo $$ > pid; {WAIT_FOR_GO}")
+    yard.ok("enqueue-run", "--run-id", "r")
+    process = kill_while_running(yard)
+    child = proc.identity_of(int((yard.root / "child").read_text()))
+    (yard.root / "go").touch()
+    assert proc.wait_for_exit(process, PATIENCE_S)
+    assert child is not None
+    assert proc.is_alive(child)
+
+    with yard.daemon() as daemon:
+        daemon.wait_for("JOB_STARTED")
+        assert not proc.is_alive(child)
+        daemon.wait_for("run_id=r status=succeeded")
+        daemon.stop()
+
+
 def test_an_adopted_run_keeps_its_time_limit(yard: Yard) -> None:
-    yard.make_run("r", "sh", "-c", "echo $$ > pid; sleep 60", timeout_s=2)
+    yard.make_run("r", "sh", "-c", "echo $$ > pid; sleep 60", timeout_s=4)
     yard.ok("enqueue-run", "--run-id", "r")
     process = kill_while_running(yard)
 
@@ -124,7 +137,7 @@ def test_an_adopted_run_keeps_its_time_limit(yard: Yard) -> None:
         daemon.wait_for("run_id=r status=failed")
         daemon.stop()
 
-    assert yard.jobs()[0]["error"] == "timed out after 2 s"
+    assert yard.jobs()[0]["error"] == "timed out after 4 s"
     assert proc.wait_for_exit(process, PATIENCE_S)
 
 

@@ -126,7 +126,10 @@ def _bookmark(
 
 
 def _original_candidate(store: Store, failed: Item) -> Commit:
-    """spec: retry, step 3: a user's bookmark on the second parent if there is one, else its change id."""
+    """spec: retry, step 3: a user's bookmark on the second parent if there is one, else its change id.
+
+    With what was edited just now where the caller stands: who mended the revision there means that.
+    """
     candidate = candidate_of(failed)
     at = store.jj.commits(f"present({candidate})") if candidate else []
     if not at:
@@ -134,7 +137,7 @@ def _original_candidate(store: Store, failed: Item) -> Commit:
             f"nobody can say which revision item {failed.id} was", hint=f"Name it: jjq retry {failed.id} REVSET"
         )
     users = [one for one in store.jj.bookmarks_at(at[0]) if not one.startswith("jjq/")]
-    found = store.jj.commits(named(users[0]) if users else f"change_id({at[0].change_id})")
+    found = store.jj.resolve(named(users[0]) if users else f"change_id({at[0].change_id})", cwd=store.home.cwd)
     if len(found) != 1:
         how = "several revisions" if found else "no revision any more"
         raise BadRevset(

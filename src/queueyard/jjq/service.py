@@ -7,7 +7,7 @@
     queue.wait(item.id)
 
 All methods are synchronous. They return records and raise the errors of `queueyard.jjq.errors`. Running the queue is in
-`worker.py`, `parallel.py` and `batches.py`.
+`worker.py`, `parallel.py` and `batches.py`; `examples/jjq_four_changes.py` shows how a program does it.
 """
 
 from __future__ import annotations

@@ -49,6 +49,25 @@ class Reporter(Protocol):
         """An item has failed; `output` is what its check printed."""
 
 
+class Silent:
+    """Nobody is told: for programs that read the outcomes instead."""
+
+    def note(self, text: str) -> None:
+        pass
+
+    def started(self, merge: Merge) -> None:
+        pass
+
+    def waiting(self, checks: Sequence[Check]) -> None:
+        pass
+
+    def landed(self, outcome: Outcome) -> None:
+        pass
+
+    def failed(self, outcome: Outcome, output: str) -> None:
+        pass
+
+
 class Interrupted(BaseException):
     """A signal asked the run to stop; like KeyboardInterrupt, no error of the program."""
 

@@ -126,7 +126,7 @@ def pull(call: Call, folder_argument: str | None, everything: bool) -> None:
     A local edit is never overwritten: where both sides changed, the server's text is put beside your file as
     "name (conflict ...)", and the file waits for `conflicts resolve`. Exit code 3 if there are such files.
     """
-    from queueyard.ops.pull import pull as bring  # noqa: PLC0415
+    from queueyard.ops.pulling import pull as bring  # noqa: PLC0415
 
     done = bring(call.at(folder_argument).ops(), everything=everything)
     for path, why in done.skipped.items():
@@ -158,7 +158,7 @@ def conflicts(ctx: click.Context, /, **given: Any) -> None:
 @common
 def list_conflicts(call: Call) -> None:
     """List the files that wait for a decision."""
-    from queueyard.ops.pull import conflicts as of_scope  # noqa: PLC0415
+    from queueyard.ops.pulling import conflicts as of_scope  # noqa: PLC0415
 
     found = [conflict for ops in call.known() for conflict in of_scope(ops)]
     rows = [(one.server_path, one.code, one.server_version, one.copy, one.detail) for one in found]
@@ -175,8 +175,8 @@ def resolve(call: Call, path: str, keep: str) -> None:
     To keep parts of both, edit your file first, then keep mine.
     """
     from queueyard.ops.errors import UnknownItem  # noqa: PLC0415
-    from queueyard.ops.pull import conflicts as of_scope  # noqa: PLC0415
-    from queueyard.ops.pull import resolve as decide  # noqa: PLC0415
+    from queueyard.ops.pulling import conflicts as of_scope  # noqa: PLC0415
+    from queueyard.ops.pulling import resolve as decide  # noqa: PLC0415
 
     for ops in call.known():
         if any(path in {one.server_path, one.file_id} for one in of_scope(ops)):
@@ -254,7 +254,7 @@ def _send_and_tell(call: Call, scopes: list[Ops], planned: Plan | None) -> None:
         call.out.data({"plan": to_raw(planned), **to_raw(total)} if planned else to_raw(total))
     elif total.batches:
         call.out.text(_told(total))
-    else:
+    elif planned is None:
         call.out.note("Nothing was queued.")
     if total.conflicts:
         call.out.note(f"{plural(total.conflicts, 'conflict')}: jolli-ops pull, then jolli-ops conflicts")

@@ -182,6 +182,15 @@ def judge_pull(change: PulledFile, known: Tracked | None, here: str | None, ther
     return Pull.MOVE if may_leave and there in {None, change.content_hash} else Pull.CONFLICT
 
 
+def is_echo(change: PulledFile, op: NotedOp) -> bool:
+    """Whether a pulled change is what our own op made, whose answer has not come yet: no news, whatever is here now."""
+    if op.file_id != change.file_id or op.base_version + 1 != change.version:
+        return False
+    if op.type is OpType.DELETE or change.deleted:
+        return op.type is OpType.DELETE and change.deleted
+    return (op.server_path, op.content_hash) == (change.server_path, change.content_hash)
+
+
 def _judge_arrival(change: PulledFile, there: str | None) -> Pull:
     if there is None:
         return Pull.WRITE

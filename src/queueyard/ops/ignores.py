@@ -20,6 +20,9 @@ IGNORE_NAME = ".jolliignore"
 #: made by `pull` beside a file that was changed on both sides; not for the server
 _CONFLICT_COPY = re.compile(r".* \(conflict \d{4}-\d\d-\d\d-\d\d-\d\d(?:-\d+)?\)(?:\.[^./]*)?")
 
+#: what a pull that was killed leaves beside the file it was writing; the next one that writes that file removes it
+_UNFINISHED = re.compile(r"\..+\.queueyard-[0-9a-f]{12}")
+
 
 class Ignores:
     """The rules of one folder."""
@@ -36,7 +39,7 @@ class Ignores:
     def leaves_out_file(self, path: str) -> bool:
         name = path.rpartition("/")[2]
         # A file too: `.git` of a linked worktree is one.
-        if name.casefold() in RESERVED or name == IGNORE_NAME or _CONFLICT_COPY.fullmatch(name):
+        if name.casefold() in RESERVED or name == IGNORE_NAME or _is_ours(name):
             return True
         if self._include and not any(pattern.matches(path, is_folder=False) for pattern in self._include):
             return True
@@ -45,6 +48,10 @@ class Ignores:
     def _excludes(self, path: str, *, is_folder: bool) -> bool:
         matching = [pattern for pattern in self._exclude if pattern.matches(path, is_folder=is_folder)]
         return bool(matching) and not matching[-1].takes_back
+
+
+def _is_ours(name: str) -> bool:
+    return bool(_CONFLICT_COPY.fullmatch(name) or _UNFINISHED.fullmatch(name))
 
 
 class _Pattern:

@@ -18,10 +18,10 @@ from queueyard.ops.errors import InvalidOps, TooManyDeletes
 from queueyard.ops.events import batch_event
 from queueyard.ops.folder import Folder, Skipped
 from queueyard.ops.folder_rules import Draft, deletes_too_much, drafts, expected
-from queueyard.ops.records import Manifest, NotedOp, Op, OpType, Parent, PushRequest, Scope, Workspace
+from queueyard.ops.records import Manifest, Op, OpType, Parent, PushRequest, Scope, Workspace
 from queueyard.ops.rules import chunk, coalesce, content_hash, sending_order
 from queueyard.ops.settings import OpsSettings
-from queueyard.ops.store import EncodedBatch, Queue, noted
+from queueyard.ops.store import EncodedBatch, Queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -71,7 +71,7 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
             workspace = self.queue.workspace()
             now_ns = int(self.clock.now().timestamp() * 1e9)
             scan = folder.scan(workspace.seen, max_bytes=self.settings.max_file_bytes, now_ns=now_ns)
-            wanted = drafts(expected(workspace.tracked, self._queued()), scan.files)
+            wanted = drafts(expected(workspace.tracked, self.queue.on_their_way()), scan.files)
             wanted, held = self._without_held(wanted, workspace, folder)
             self._refuse_many_deletes(wanted, workspace, allow_deletes=allow_deletes)
             planned = self._plan_drafts(wanted, scan, folder, message=message, dry_run=dry_run)
@@ -191,15 +191,6 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
         batches = ([load(ops[ranked[place]]) for place in places] for places in ranges)
         manifest = self.queue_request(batches, total=len(ranges), message=message)
         return msgspec.structs.replace(plan, request_id=manifest.request_id, bytes=manifest.bytes)
-
-    def _queued(self) -> list[NotedOp]:
-        """Every op that is queued and not answered, in the order of sending."""
-        return [
-            op
-            for manifest in self.queue.requests()
-            for index in self.queue.pending(manifest)
-            for op in noted(self.queue.read(manifest, index))
-        ]
 
     def _without_held(
         self, wanted: Sequence[Draft], workspace: Workspace, folder: Folder

@@ -150,6 +150,8 @@ class PushResponse(Wire, frozen=True, kw_only=True):
 class PullRequest(Wire, frozen=True, kw_only=True):
     #: 0: everything that is there; else what changed since
     since_cursor: Count = 0
+    #: with cursor 0 too: deleted files as well, for who knows some already
+    tombstones: bool = False
     #: how many files at most; the server may send fewer
     limit: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_NUMBER)] | None = None
 

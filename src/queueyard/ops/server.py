@@ -153,7 +153,7 @@ class Server:
 
         def answer() -> bytes:
             asked = decode(decompressed(body, encoding, self._settings.max_decompressed_bytes), _PULL)
-            return msgspec.json.encode(views.pull(self._ledger(), space, asked.since_cursor, asked.limit))
+            return msgspec.json.encode(views.pull(self._ledger(), space, asked))
 
         return _json(await self._in_pool(answer))
 

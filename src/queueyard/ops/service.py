@@ -12,7 +12,7 @@ to be shared between threads.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 import os
 from pathlib import Path
 import random
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from queueyard.kernel.clock import SYSTEM_CLOCK, Clock, to_rfc3339
+from queueyard.kernel.errors import UnsafePath
 from queueyard.kernel.events import Event, Journal, Kind
 from queueyard.kernel.ids import find_id, new_ulid
 from queueyard.kernel.settings import Settled
@@ -31,7 +32,7 @@ from queueyard.ops.folder import Folder
 from queueyard.ops.folder_rules import Shelf, acknowledge
 from queueyard.ops.home import jolli_home, open_scope, scope_folder
 from queueyard.ops.planning import Plan, Planner
-from queueyard.ops.records import Answer, Conflict, DeadLetter, Manifest, NotedOp, Op, Parent, Scope, Status
+from queueyard.ops.records import Answer, Conflict, DeadLetter, Manifest, NotedOp, Op, Parent, Scope, Status, Tracked
 from queueyard.ops.retries import Asking
 from queueyard.ops.settings import OpsSettings, load, load_token
 from queueyard.ops.store import Queue
@@ -146,6 +147,19 @@ class Ops:
         root = Path(self.scope.workspace)
         return Folder(root, include=self.settings.include, exclude=self.settings.exclude)
 
+    @contextmanager
+    def up_to_date(self) -> Iterator[None]:
+        """Nobody else plans or sends meanwhile, and everything that was answered or pulled is known.
+
+        A push that was killed may have noted answers without having taken them over, and a pull may have written files
+        that it did not live to remember. Who compares the folder with the server would else take those for new.
+        """
+        with self.queue.locked():
+            self.take_over(answer for manifest in self.queue.requests() for answer in self.queue.answers(manifest))
+            if coming := self.queue.coming():
+                self._take_up(coming)
+            yield
+
     # --- queueing ----------------------------------------------------------------------------------------------------
 
     def plan(self, *, message: str | None = None, allow_deletes: bool = False, dry_run: bool = False) -> Plan:
@@ -153,7 +167,8 @@ class Ops:
 
         TooManyDeletes if most of the files seem to be gone, unless `allow_deletes`.
         """
-        return self.planner.plan_folder(self.folder, message=message, allow_deletes=allow_deletes, dry_run=dry_run)
+        with self.up_to_date():
+            return self.planner.plan_folder(self.folder, message=message, allow_deletes=allow_deletes, dry_run=dry_run)
 
     def plan_ops(self, ops: Iterable[Op], *, message: str | None = None, dry_run: bool = False) -> Plan:
         """Queue ops that were made elsewhere, one per file."""
@@ -232,6 +247,21 @@ class Ops:
             detail=result.detail,
             at=to_rfc3339(self.clock.now()),
         )
+
+    def _take_up(self, coming: Iterable[Tracked]) -> None:
+        """Remember those files of a pull that died which have the very text that it was bringing."""
+        workspace, folder = self.queue.workspace(), self.folder
+        shelf = Shelf(workspace.tracked)
+        for one in coming:
+            known = shelf.get(one.file_id)
+            with suppress(UnsafePath):
+                if (known and known.version >= one.version) or folder.hash_of(one.server_path) != one.content_hash:
+                    continue
+                if known is not None and known.server_path != one.server_path:
+                    folder.remove(known.server_path, instead_of=known.content_hash)
+                shelf.put(one)
+        self.queue.save_workspace(msgspec.structs.replace(workspace, tracked=shelf.by_path))
+        self.queue.forget_coming()
 
     # --- dead letters ------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
     REQ-<requestId>.manifest.json             written last: from here on the request is queued
     REQ-<requestId>.answers.jsonl             which batches were answered, and how
     completed/  dead/  quarantine/            what was sent, what will not be sent, what cannot be read
+    workspace.json  coming.json               what is known of the folder; what a pull is about to write into it
 
 Promises: a request is queued whole or not at all; a queued batch is there until its answer is noted; after a kill -9
 at any instant `recover` finds the queue as it was, less what was never accepted. Everything that writes holds
@@ -39,6 +40,7 @@ from queueyard.ops.records import (
     Parent,
     PushRequest,
     State,
+    Tracked,
     Workspace,
 )
 from queueyard.ops.rules import queue_key
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 COMPLETED, DEAD, QUARANTINE = "completed", "dead", "quarantine"
 JOURNAL_NAME = "events.jsonl"
 _WORKSPACE_NAME = "workspace.json"
+_COMING_NAME = "coming.json"
 _MANIFEST_SUFFIX = ".manifest.json"
 _ANSWERS_SUFFIX = ".answers.jsonl"
 _BATCH_NAME = re.compile(r"REQ-([A-Za-z0-9][A-Za-z0-9_-]*)-(\d{6,})\.json")
@@ -175,6 +178,16 @@ class Queue:
             raise CorruptBatch(f"{path} is not what was queued", hint=_REPLAN)
         return body
 
+    def on_their_way(self) -> Iterator[NotedOp]:
+        """Every op that is queued and not answered, in the order of sending.
+
+        A batch that cannot be read is passed by: whoever sends sets it aside.
+        """
+        for manifest in self.requests():
+            for index in self.pending(manifest):
+                with suppress(CorruptBatch):
+                    yield from noted(self.read(manifest, index))
+
     def read_request(self, manifest: Manifest, index: int) -> PushRequest:
         return msgspec.json.decode(self.read(manifest, index), type=PushRequest)
 
@@ -263,6 +276,23 @@ class Queue:
     def save_workspace(self, workspace: Workspace) -> None:
         path = self.folder / _WORKSPACE_NAME
         replace_file(path, msgspec.json.encode(workspace), mode=PRIVATE_FILE, files=self._files)
+
+    def coming(self) -> list[Tracked]:
+        """What a pull that died was about to write; empty if none did."""
+        path = self.folder / _COMING_NAME
+        return (
+            read_document(path, msgspec.json.Decoder(list[Tracked]).decode, repair=f"Look at it, then: rm {path}") or []
+        )
+
+    def note_coming(self, files: list[Tracked]) -> None:
+        """Remember what is about to be written, before the first byte of it is."""
+        replace_file(self.folder / _COMING_NAME, msgspec.json.encode(files), mode=PRIVATE_FILE, files=self._files)
+
+    def forget_coming(self) -> None:
+        """Everything that was coming is in `workspace`. If a power cut brings the note back, that does no harm."""
+        path = self.folder / _COMING_NAME
+        with explaining("remove", path), suppress(FileNotFoundError):
+            self._files.unlink(str(path))
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from queueyard.ops.records import (
     FeedPage,
     OpType,
     PulledFile,
+    PullRequest,
     PullResponse,
     Refusal,
     RequestStatus,
@@ -47,17 +48,18 @@ class SpaceReport(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str
 
 
-def pull(ledger: Ledger, name: SpaceName, since: int, limit: int | None) -> PullResponse:
-    """The files that changed after `since`, each as it is now, the one that changed first at first."""
+def pull(ledger: Ledger, name: SpaceName, asked: PullRequest) -> PullResponse:
+    """The files that changed after a cursor, each as it is now, the one that changed first at first."""
     line = ledger.line
-    most = min(limit or MOST_FILES_PER_PAGE, MOST_FILES_PER_PAGE)
+    since = asked.since_cursor
+    most = min(asked.limit or MOST_FILES_PER_PAGE, MOST_FILES_PER_PAGE)
     with line.reading():
         space_id, head, _ = _space(line, name)
-        # A snapshot has no use for tombstones; whoever comes from an older cursor has.
+        # A snapshot for somebody who has nothing yet has no use for tombstones.
         rows = line.rows(
             "SELECT file_id, path, version, deleted, hash, seq FROM file "
             "WHERE space_id = ? AND seq > ? AND deleted <= ? ORDER BY seq LIMIT ?",
-            (space_id, since, int(since > 0), most + 1),
+            (space_id, since, int(since > 0 or asked.tombstones), most + 1),
         )
         files, last = [], since
         for row, content in _with_contents(line, rows[:most], 4):

@@ -7,6 +7,7 @@ is split until the op that is to blame is found; that one goes to `dead/` and th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,13 +15,13 @@ import msgspec
 from queueyard.kernel.clock import to_rfc3339
 from queueyard.kernel.events import Event, Kind
 from queueyard.ops.errors import CorruptBatch, PushStopped, ServerLostProgress, TransportFailed
-from queueyard.ops.records import Answer, Manifest, PushRequest, PushResponse, RequestStatus, Status
+from queueyard.ops.records import Answer, Manifest, NotedOp, PushRequest, PushResponse, RequestStatus, Status
 from queueyard.ops.retries import Asking, refused
 from queueyard.ops.rules import Next, after_reply, halves
 from queueyard.ops.store import noted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from queueyard.ops.service import Ops
@@ -42,6 +43,13 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     #: 1: at once
     attempts: int
+
+
+class _Batch(msgspec.Struct, frozen=True):
+    """One batch as it is sent, and what has to be noted of its ops."""
+
+    body: bytes
+    ops: list[NotedOp]
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -109,8 +117,8 @@ class _Pusher:
         """Send what is pending of one request; returns early when a batch of it was split: that part goes first."""
         answered: list[int] = []
         try:
-            for index in self._queue.pending(manifest):
-                if not self._push_batch(manifest, index):
+            for index, read in self._read_ahead(manifest, self._queue.pending(manifest)):
+                if not self._push_batch(manifest, index, read):
                     return
                 answered.append(index)
                 if len(answered) == _CLEARED_TOGETHER:
@@ -122,25 +130,40 @@ class _Pusher:
         self._queue.finish(manifest, keep=self._ops.settings.keep_completed)
         self.outcome.requests += 1
 
-    def _push_batch(self, manifest: Manifest, index: int) -> bool:
+    def _read_ahead(self, manifest: Manifest, indexes: list[int]) -> Iterator[tuple[int, Callable[[], _Batch]]]:
+        """Each index with its batch, which is read and hashed while the server works on the one before."""
+        if len(indexes) < 2:
+            yield from ((index, partial(self._load, manifest, index)) for index in indexes)
+            return
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  only who sends much has use for threads
+
+        with ThreadPoolExecutor(1) as pool:
+            waiting: list[tuple[int, Callable[[], _Batch]]] = []
+            for index in indexes:
+                waiting.append((index, pool.submit(self._load, manifest, index).result))
+                if len(waiting) == 2:
+                    yield waiting.pop(0)
+            yield from waiting
+
+    def _push_batch(self, manifest: Manifest, index: int, read: Callable[[], _Batch]) -> bool:
         """Whether the batch is answered; if not, its ops have gone elsewhere, and the queue looks different now."""
-        body = self._read(manifest, index)
+        batch = self._read(manifest, index, read)
         started = self._ops.clock.now()
-        reply, attempts = self._ask(manifest, index, body)
+        reply, attempts = self._ask(manifest, index, batch.body)
         match after_reply(reply.status, reply.code):
             case Next.ANSWERED:
                 response = msgspec.json.decode(reply.body, type=PushResponse)
-                self._note(manifest, index, body, response)
+                self._note(manifest, index, batch, response)
                 self._tell(manifest, index, started, attempts, response)
                 self.outcome.batches += 1
-                self.outcome.bytes += len(body)
+                self.outcome.bytes += len(batch.body)
                 self._on_sent(
                     Sent(
                         request_id=manifest.request_id,
                         batch_index=index,
                         total_batches=manifest.total_batches,
                         ops=len(response.results),
-                        bytes=len(body),
+                        bytes=len(batch.body),
                         attempts=attempts,
                     )
                 )
@@ -158,14 +181,18 @@ class _Pusher:
 
     # --- one exchange ------------------------------------------------------------------------------------------------
 
-    def _read(self, manifest: Manifest, index: int) -> bytes:
+    def _load(self, manifest: Manifest, index: int) -> _Batch:
+        body = self._queue.read(manifest, index)
+        return _Batch(body, noted(body))
+
+    def _read(self, manifest: Manifest, index: int, read: Callable[[], _Batch]) -> _Batch:
         try:
-            return self._queue.read(manifest, index)
+            return read()
         except CorruptBatch as fault:
             aside = self._queue.quarantine(manifest, index)
             self.outcome.notes.append(f"{fault}; set aside as {aside}")
             self._journal(self._ops.event(self._ops.clock.now(), Kind.FAILED, manifest, index, reason="corrupt"))
-            return self._queue.read(manifest, index)
+            return self._load(manifest, index)
 
     def _ask(self, manifest: Manifest, index: int, body: bytes) -> tuple[Reply, int]:
         expected_ops = manifest.batches[index - 1].ops
@@ -188,13 +215,13 @@ class _Pusher:
 
         return self._asking.ask("POST", PUSH_PATH, body, understood=understood, on_retry=on_retry)
 
-    def _note(self, manifest: Manifest, index: int, body: bytes, response: PushResponse) -> None:
+    def _note(self, manifest: Manifest, index: int, batch: _Batch, response: PushResponse) -> None:
         """Everything that the answer says is safe before the answer is noted; a crash in between asks again."""
         counted = [result.status for result in response.results]
         if Status.REJECTED in counted:
-            self._bury_rejected(manifest, index, body, response)
+            self._bury_rejected(manifest, index, batch.body, response)
         results = {result.op_id: result for result in response.results}
-        ops = [msgspec.structs.replace(op, result=results.get(op.op_id)) for op in noted(body)]
+        ops = [msgspec.structs.replace(op, result=results.get(op.op_id)) for op in batch.ops]
         at = to_rfc3339(self._ops.clock.now())
         self._queue.note_answer(manifest, Answer(batch_index=index, ops=ops, at=at))
         self.outcome.applied += counted.count(Status.APPLIED)

@@ -1,7 +1,7 @@
 """How jobs get into a queue: what is checked before, and how many adds become one call.
 
-`Batcher` collects the adds of one round of the event loop; `words_of` builds the same words for those who have no loop.
-Nothing here talks to the server.
+`Intake` checks and encodes what a caller gives; `calls_for` makes as few calls of it as possible, for clients with and
+without an event loop alike. Nothing here talks to the server.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ class Call:
         self.as_json = as_json
         self.out = Output(as_json=as_json)
         self._lines: list[Line] = []
+        self._left_out: set[str] = set()
 
     # --- the server --------------------------------------------------------------------------------------------------
 
@@ -111,9 +112,21 @@ class Call:
         return sorted({queue for line in lines for queue in line.hold(service.queues())})
 
     def counts(self, queue_ids: Sequence[str]) -> list[Counts]:
+        """The queues that were named, else all; one of all that holds foreign data is left out, and told about once."""
         from queueyard.panqueue import service  # noqa: PLC0415
+        from queueyard.panqueue.errors import ForeignData  # noqa: PLC0415
 
-        return [self.hold(queue_id, service.counts) for queue_id in queue_ids]
+        if queue_ids:
+            return [self.hold(queue_id, service.counts) for queue_id in queue_ids]
+        found: list[Counts] = []
+        for queue_id in self.queues():
+            try:
+                found.append(self.hold(queue_id, service.counts))
+            except ForeignData:
+                if queue_id not in self._left_out:
+                    self._left_out.add(queue_id)
+                    self.out.note(f"left out: {queue_id} holds somebody else's data; see: panqueue doctor {queue_id}")
+        return found
 
     def finish(self) -> None:
         for line in self._lines:

@@ -32,7 +32,7 @@ def status(call: Call, queue_ids: tuple[str, ...], watch: bool, interval: str) -
     if watch:
         _watch(call, queue_ids, parse_duration(interval).total_seconds())
     else:
-        counts = call.counts(queue_ids or call.queues())
+        counts = call.counts(queue_ids)
         call.show_many(counts, _COLUMNS, map(_row, counts), "No queues.")
 
 
@@ -44,7 +44,7 @@ def _watch(call: Call, queue_ids: Sequence[str], interval_s: float) -> None:
         while True:
             if in_place:
                 sys.stdout.write("\x1b[H\x1b[2J")
-            counts = call.counts(queue_ids or call.queues())
+            counts = call.counts(queue_ids)
             if call.as_json:
                 import msgspec  # noqa: PLC0415
 
@@ -204,7 +204,7 @@ def metrics(call: Call, queue_ids: tuple[str, ...]) -> None:
     """Print the state of all queues, or of some, as Prometheus text (with --json: as JSON)."""
     from queueyard.panqueue.metrics import exposition  # noqa: PLC0415
 
-    counts = call.counts(queue_ids or call.queues())
+    counts = call.counts(queue_ids)
     if call.as_json:
         call.out.data(counts)
     else:

@@ -129,7 +129,10 @@ class QueueHandle(Generic[P, R]):
         # Two under way: one is executed while the next one is put together.
         waiting: list[tuple[Sequence[NewJob], asyncio.Task[int]]] = []
         for part, ask in calls:
-            waiting.append((part, asyncio.ensure_future(shared.port.ask(ask))))
+            call = asyncio.ensure_future(shared.port.ask(ask))
+            # If the one before it fails, nobody asks for the outcome of this one.
+            call.add_done_callback(_noticed)
+            waiting.append((part, call))
             # Let it be sent.
             await asyncio.sleep(0)
             if len(waiting) == 2:
@@ -219,6 +222,11 @@ class QueueHandle(Generic[P, R]):
 
     async def _hold(self, talk: Talk[_T]) -> _T:
         return await self._shared.port.hold(talk)
+
+
+def _noticed(call: asyncio.Task[int]) -> None:
+    if not call.cancelled():
+        call.exception()
 
 
 class QueueClient:

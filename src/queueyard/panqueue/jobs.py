@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from queueyard.panqueue.records import JobRecord
 
-P = TypeVar("P")
+#: what reads a payload of some kind also reads one of a more special kind
+P_co = TypeVar("P_co", covariant=True)
 
 
-class Job(msgspec.Struct, Generic[P], eq=False):
+class Job(msgspec.Struct, Generic[P_co], eq=False):
     """One claimed job, as its handler sees it."""
 
     #: unique within its queue
@@ -37,7 +38,7 @@ class Job(msgspec.Struct, Generic[P], eq=False):
     #: proof of this claim; give it to other systems that must refuse a worker whose time is over
     token: str
     #: as the queue's type has it
-    payload: P
+    payload: P_co
     #: whether the lease is gone: by now the job may be somebody else's, and what this handler does is in vain
     lost: bool
 
@@ -50,7 +51,7 @@ class Job(msgspec.Struct, Generic[P], eq=False):
         return f"<Job {self.id} of {self.queue_id}, attempt {self.attempt}>"
 
 
-class Held(Job[P], eq=False):
+class Held(Job[P_co], eq=False):
     """The same job, as its worker sees it."""
 
     #: the payload as it stands in Redis

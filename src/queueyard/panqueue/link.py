@@ -251,11 +251,12 @@ class Channel:
         link = await open_link(address, node)
         opened = cls(link)
         link.on_message = lambda reply: on_message(reply[2])
-        for channel in channels:
-            reply = await link.send(["SUBSCRIBE", channel])
-            if isinstance(reply, Refusal):
-                link.close()
-                raise explained(reply, node)
+        try:
+            await opened._subscribe(channels)
+        except BaseException:
+            # Also if nobody waits any longer: the connection has no other owner yet.
+            link.close()
+            raise
         return opened
 
     async def ended(self) -> None:
@@ -268,6 +269,12 @@ class Channel:
 
     def close(self) -> None:
         self._link.close()
+
+    async def _subscribe(self, channels: Sequence[str]) -> None:
+        for channel in channels:
+            reply = await self._link.send(["SUBSCRIBE", channel])
+            if isinstance(reply, Refusal):
+                raise explained(reply, self._link.node)
 
     def _ended(self) -> None:
         if not self._end.done():

@@ -53,7 +53,7 @@ class QueueSettings(TypedDict, total=False):
     keep_failed: Keep | None
     #: None: no limit
     max_payload_bytes: int | None
-    #: the server counts ids (1, 2, ...) and hashes hold no zeros, which saves a third of the memory
+    #: the server counts ids (1, 2, ...) and hashes hold no zeros, which saves about half of the memory
     short_ids: bool
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LONGEST_NAME_BYTES = 512
 _LONGEST_DELAY_MS = 365 * 86_400_000
 _LONGEST_REASON = 2_000
+# A script must be able to hand all of them to one command, and must not keep the server from others for long.
+MOST_CLAIMED_PER_CALL = 1_000
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -65,13 +67,14 @@ def claim_count(slots: Slots, *, finishing: int, open_for_work: bool) -> int:
     """How many jobs the next call may claim, if it finishes `finishing` of the held ones first.
 
     Never so many that more than `concurrency` could be held: a job is claimed only if it can start at once (spec: no
-    prefetching). A call asks for its share of the slots only, so that the other lanes have something to do meanwhile.
+    prefetching). A call asks for its share of the slots only, so that the other lanes have something to do meanwhile,
+    and for no more than one script may take.
     """
     if not open_for_work:
         return 0
     free = slots.concurrency - slots.held - slots.asked + finishing
     share = -(-slots.concurrency // slots.lanes)
-    return max(0, min(free, share))
+    return max(0, min(free, share, MOST_CLAIMED_PER_CALL))
 
 
 # --- retries ---------------------------------------------------------------------------------------------------------

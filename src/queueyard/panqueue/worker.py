@@ -36,7 +36,7 @@ from queueyard.panqueue.renewal import Renewal
 from queueyard.panqueue.rules import reconnect_delay_s, retry_delay_ms, usable_delay_ms
 from queueyard.panqueue.running import Runner
 from queueyard.panqueue.settings import DEFAULT_BACKOFF, WorkerSettings
-from queueyard.panqueue.store import Ask, QueueStore, read_options
+from queueyard.panqueue.store import MOST_JOBS_PER_CALL, Ask, QueueStore, read_options
 from queueyard.panqueue.turns import Asker, Turns
 
 if TYPE_CHECKING:
@@ -374,17 +374,19 @@ class Worker:
         """Give back what nobody finished; gives how many. What the server cannot be told stays in `held`."""
         # One that still runs ignores its cancellation: the job goes back all the same, and may run twice at a time.
         undone = [job for job in turns.held.values() if not job.has_ended or job in turns.abandoned]
-        if not undone:
-            return 0
-        pairs = [(job.id, job.token) for job in undone]
-        try:
-            codes = await self._askers[0].ask(self._store.hand_back(pairs, worker=self.name, why=why))
-        except PanqueueError as fault:
-            turns.report("hand-back", fault)
-            return 0
-        for job in undone:
-            turns.drop(job)
-        return sum(code is Finish.DONE for code in codes)
+        handed_back = 0
+        for start in range(0, len(undone), MOST_JOBS_PER_CALL):
+            batch = undone[start : start + MOST_JOBS_PER_CALL]
+            ask = self._store.hand_back([(job.id, job.token) for job in batch], worker=self.name, why=why)
+            try:
+                codes = await self._askers[0].ask(ask)
+            except PanqueueError as fault:
+                turns.report("hand-back", fault)
+                break
+            for job in batch:
+                turns.drop(job)
+            handed_back += sum(code is Finish.DONE for code in codes)
+        return handed_back
 
     def _close(self) -> None:
         if self._renewal is not None:

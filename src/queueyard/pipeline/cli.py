@@ -193,3 +193,43 @@ def vacuum(call: Call, keep_hours: int) -> None:
         call.out.data(gone)
     else:
         call.out.text(f"{sum(gone.values())} files deleted")
+
+
+@main.command(epilog=examples("queueyard pipeline report", "queueyard pipeline report --to ~/yard-report"))
+@click.option("--to", "folder", type=click.Path(), metavar="DIR", help="Where to; default: report/ beside the tables.")
+@common
+def report(call: Call, folder: str | None) -> None:
+    """Write one HTML page with a chart and a table per metric, and the charts as PNG. Starts no Spark."""
+    import msgspec  # noqa: PLC0415
+
+    from queueyard.pipeline.report import write_report  # noqa: PLC0415
+
+    written = write_report(call.home, Path(folder) if folder else Path(call.home) / "report")
+    if call.as_json:
+        call.out.data(msgspec.to_builtins(written))
+    else:
+        call.out.text(written.page)
+
+
+@main.command(
+    epilog=examples("queueyard pipeline generate ./play --events 100000", "queueyard pipeline run --yard ./play")
+)
+@click.argument("folder", type=click.Path())
+@click.option("--events", type=click.IntRange(min=1), default=100_000, show_default=True, help="How many lines.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same histories.")
+@json_option
+def generate(folder: str, events: int, seed: int, as_json: bool) -> None:
+    """Write made-up histories of all five systems in their own formats: for trying out, tests and measuring."""
+    import msgspec  # noqa: PLC0415
+
+    from queueyard.pipeline.generator import generate as generate_histories  # noqa: PLC0415
+
+    made = generate_histories(Path(folder), events=events, seed=seed, workers=os.cpu_count() or 1)
+    out = Output(as_json=as_json)
+    if as_json:
+        out.data(msgspec.to_builtins(made))
+    else:
+        out.table(
+            ("STREAM", "LINES", "SOUND", "CORRUPT", "DUPLICATES"),
+            [(one.stream, one.lines, one.sound, one.corrupt, one.duplicates) for one in made.streams],
+        )

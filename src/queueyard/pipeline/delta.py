@@ -64,6 +64,12 @@ class DeltaLog:
         counts = log.get_add_actions(flatten=False).column("num_records").to_pylist()
         return sum(int(count) for count in counts if count is not None)
 
+    def read_rows(self) -> list[dict[str, Any]]:
+        """Every row; for small tables that people look at."""
+        log = self._open()
+        found: list[dict[str, Any]] = [] if log is None else log.to_pyarrow_table().to_pylist()
+        return found
+
     def committed_at(self) -> str | None:
         """When the last commit was made: RFC 3339, or None where there is none."""
         log = self._open()

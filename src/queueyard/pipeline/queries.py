@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from queueyard.pipeline.errors import BadQuery
 from queueyard.pipeline.gold import METRICS
 from queueyard.pipeline.warehouse import VIEW_NAMES
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from queueyard.pipeline.warehouse import Warehouse
 
 
@@ -18,13 +22,25 @@ def ask(house: Warehouse, sql: str, *, limit: int) -> tuple[list[str], list[tupl
     """(columns, rows). BadQuery, in Spark's words, for what it does not understand."""
     offer(house)
     try:
-        answer = house.spark.sql(sql).limit(limit)
+        answer = _times_as_text(house.spark.sql(sql).limit(limit))
         return answer.columns, [tuple(row) for row in answer.collect()]
     except (AnalysisException, ParseException) as fault:
         raise BadQuery(
             str(fault).splitlines()[0],
             hint="The tables: queueyard pipeline status; columns: queueyard pipeline explain",
         ) from fault
+
+
+def _times_as_text(answer: DataFrame) -> DataFrame:
+    """Times in UTC as the rest of the house writes them; Spark would give them in the zone of this machine."""
+    return answer.select(
+        *[
+            F.date_format(f"`{field.name}`", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'").alias(field.name)
+            if isinstance(field.dataType, T.TimestampType)
+            else f"`{field.name}`"
+            for field in answer.schema.fields
+        ]
+    )
 
 
 def offer(house: Warehouse) -> None:

@@ -1,4 +1,4 @@
-"""One run: what is new since the last one, batch after batch, until nothing is.
+"""One run: what is new since the last one, batch after batch, until all of it is taken.
 
 The order of commits is bronze, silver, gold. Whatever died is gone on with by the next run: first the batch that bronze
 has and silver has not, then gold, then what is new. One run at a time per home.
@@ -7,7 +7,7 @@ has and silver has not, then gold, then what is new. One run at a time per home.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,16 +15,15 @@ from queueyard.kernel.locks import FileLock
 from queueyard.pipeline.bronze.ingest import Ingested, ingest
 from queueyard.pipeline.gold.refresh import refresh
 from queueyard.pipeline.silver.build import build, is_built
-from queueyard.pipeline.sources.looking import look
-from queueyard.pipeline.sources.places import origins_of
-from queueyard.pipeline.sources.spans import Mark, Marks, plan
+from queueyard.pipeline.silver.events import union
+from queueyard.pipeline.sources.positions import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
-    from queueyard.pipeline.sources.spans import Span
+    from queueyard.pipeline.sources.positions import Plan, Read
     from queueyard.pipeline.warehouse import Warehouse
     from queueyard.yard.places import Place
 
@@ -57,13 +56,15 @@ def run(
     done: list[Ingested] = []
     with _lock(house.home):
         _finish(house, advance)
-        while True:
+        is_all = False
+        # Places go on while they are read: what comes after the last look is for the next run.
+        while not is_all:
             advance("looking")
-            step = _ingest_what_is_new(house, places, batch_bytes, advance)
-            if step is None:
-                break
-            done.append(step)
-            build(house, step.batch, advance=advance)
+            found = plan(places, house.lines.log.note(), most_bytes=batch_bytes)
+            is_all = found.is_all
+            if found.reads:
+                done.append(_ingest(house, found, advance))
+                build(house, done[-1].batch, advance=advance)
         refresh(house, batch=house.lines.log.batch(), advance=advance)
     return Done(batches=done)
 
@@ -75,25 +76,14 @@ def _finish(house: Warehouse, advance: Callable[[str], None]) -> None:
         build(house, last, advance=advance)
 
 
-def _ingest_what_is_new(
-    house: Warehouse, places: Sequence[Place], batch_bytes: int, advance: Callable[[str], None]
-) -> Ingested | None:
-    positions = house.lines.log.note()
-    spans, marks = plan(_marks(positions), look(origins_of(places)), most_bytes=batch_bytes)
-    if not spans:
-        return None
+def _ingest(house: Warehouse, found: Plan, advance: Callable[[str], None]) -> Ingested:
     advance("reading")
-    records = _records(house, spans)
-    after: dict[str, Any] = {**positions, "lines": msgspec.to_builtins(marks)}
-    return ingest(records, house.lines, house.quarantine, batch=house.lines.log.batch() + 1, positions=after)
+    records = union([_frame(house, read) for read in found.reads])
+    return ingest(records, house.lines, house.quarantine, batch=house.lines.log.batch() + 1, positions=found.note)
 
 
-def _records(house: Warehouse, spans: Sequence[Span]) -> DataFrame:
-    return house.spark.read.format("queueyard_lines").option("spans", msgspec.json.encode(spans).decode()).load()
-
-
-def _marks(positions: dict[str, Any]) -> Marks:
-    return msgspec.convert(positions.get("lines", {}), dict[str, Mark])
+def _frame(house: Warehouse, read: Read) -> DataFrame:
+    return house.spark.read.format(read.format).options(**read.options).load()
 
 
 def _lock(home: str) -> FileLock:

@@ -124,6 +124,8 @@ ATTEMPTS = TableSpec(
         attempt=_INT,
         group=_STRING,
         actor=_STRING,
+        # sorts the actors of an attempt: who ended it before who started it before who asked for it
+        actor_order=_STRING,
         queued_at=_TIME,
         started_at=_TIME,
         finished_at=_TIME,
@@ -294,6 +296,20 @@ JOB = _schema(
     finished_at=_STRING,
     error=_STRING,
 )
+
+#: runforge's files that are rewritten as a whole, with the fields that matter
+QUEUE_FILE = _schema(kind=_STRING, max_parallel=_INT, gpu_slots=_INT, jobs=T.ArrayType(JOB), last_served_group=_STRING)
+GROUP_FILE = _schema(
+    kind=_STRING,
+    group_id=_STRING,
+    name=_STRING,
+    created_at=_STRING,
+    status=_STRING,
+    paused=_BOOL,
+    runs=T.ArrayType(_schema(run_id=_STRING, status=_STRING, result_ref=_STRING)),
+)
+#: `summary` and `error` are objects of the run's own: kept as JSON text
+RESULT_FILE = _schema(status=_STRING, started_at=_STRING, finished_at=_STRING, summary=_STRING, error=_STRING)
 
 #: one entry of a panqueue event stream, as our source writes it down
 ENTRY = _schema(id=_STRING, kind=_STRING, item=_STRING, attempt=_STRING, group=_STRING, actor=_STRING, reason=_STRING)

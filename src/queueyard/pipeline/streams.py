@@ -40,6 +40,13 @@ def _needs(*names: str) -> Callable[[Column], Column]:
     return fault
 
 
+def _no_text_id(record: Column) -> Column:
+    # Spark reads a number as a text where a text is wanted; queen does not.
+    is_text = F.col("raw").rlike(r'"id"\s*:\s*"')
+    found: Column = F.coalesce(_needs("id")(record), F.when(~is_text, F.lit("no id")))
+    return found
+
+
 def _event_fault(record: Column) -> Column:
     found: Column = F.coalesce(
         _needs("id", "at", "source", "queue", "item")(record),
@@ -69,6 +76,14 @@ def _entry_of_ops(time: str) -> Callable[[Column], Column]:
     return fault
 
 
+def _queue_fault(record: Column) -> Column:
+    found: Column = F.coalesce(
+        F.when(F.coalesce(record["kind"], F.lit("")) != "execution_queue", F.lit("no execution queue")),
+        F.when(record["jobs"].isNull(), F.lit("no jobs")),
+    )
+    return found
+
+
 def _time_fault(text: Column) -> Column:
     return F.when(F.try_to_timestamp(text).isNull(), F.lit("a time that cannot be read"))
 
@@ -76,10 +91,13 @@ def _time_fault(text: Column) -> Column:
 STREAMS = {
     stream.name: stream
     for stream in (
-        Stream(name="queen.messages", schema=schemas.MESSAGE, fault=_needs("id")),
-        Stream(name="queen.assignments", schema=schemas.ASSIGNMENT, fault=_needs("id")),
-        Stream(name="queen.reservations", schema=schemas.RESERVATION, fault=_needs("id")),
+        Stream(name="queen.messages", schema=schemas.MESSAGE, fault=_no_text_id),
+        Stream(name="queen.assignments", schema=schemas.ASSIGNMENT, fault=_no_text_id),
+        Stream(name="queen.reservations", schema=schemas.RESERVATION, fault=_no_text_id),
         Stream(name="runforge.events", schema=schemas.EVENT_LINE, fault=_event_fault),
+        Stream(name="runforge.queue", schema=schemas.QUEUE_FILE, fault=_queue_fault),
+        Stream(name="runforge.group", schema=schemas.GROUP_FILE, fault=_needs("group_id")),
+        Stream(name="runforge.result", schema=schemas.RESULT_FILE, fault=_needs("status")),
         Stream(name="jjq.events", schema=schemas.EVENT_LINE, fault=_event_fault),
         Stream(name="ops.events", schema=schemas.EVENT_LINE, fault=_event_fault),
         Stream(name="ops.changes", schema=schemas.CHANGE, fault=_entry_of_ops("acceptedAt")),

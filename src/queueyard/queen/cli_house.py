@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from queueyard.console import Script, examples
+from queueyard.console import Script, examples, tell_findings
 from queueyard.queen.calls import Call, common, common_before
 
 _ORIGIN = click.option("--origin", is_flag=True, help="Say where each value comes from.")
@@ -117,15 +117,7 @@ def doctor(call: Call, fix: bool) -> None:
     """Look for everything that may be wrong with the files. Exit code 1 if something is and was not mended."""
     from queueyard.queen.doctor import examine  # noqa: PLC0415
 
-    found = examine(call.queen, fix=fix)
-    rows = [("fixed" if one.fixed else "found", one.check, one.problem) for one in found]
-    call.show_many(found, ("", "CHECK", "PROBLEM"), rows, "Everything is well.")
-    if not call.as_json:
-        for one in found:
-            if not one.fixed:
-                call.out.note(f"-> {one.check}: {one.advice}")
-    if any(not one.fixed for one in found):
-        click.get_current_context().exit(1)
+    tell_findings(call.out, examine(call.queen, fix=fix))
 
 
 @click.command(epilog=examples("queen archive --older-than 30d --dry-run", "queen archive"))

@@ -13,6 +13,7 @@ import msgspec
 from queueyard.kernel.atomic import NOT_UNDERSTOOD, read_lines, replace_file
 from queueyard.kernel.clock import to_rfc3339
 from queueyard.kernel.errors import CorruptFile, explaining
+from queueyard.kernel.findings import Finding
 from queueyard.queen.archive import rewrite
 from queueyard.queen.idx_json import IDX_NAME, export, is_current
 from queueyard.queen.ready import CLOSED
@@ -38,21 +39,6 @@ if TYPE_CHECKING:
 
 _KINDS = {MESSAGES: Message, ASSIGNMENTS: Assignment, RESERVATIONS: Reservation}
 _ATTRIBUTE = ".beads/queen_*.jsonl merge=union"
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is not as it should be."""
-
-    #: short name of the check
-    check: str
-    #: what was found, with file and line where there is one
-    problem: str
-    #: what to do about it
-    advice: str
-    #: whether --fix can mend it
-    fixable: bool
-    #: whether it was mended just now
-    fixed: bool = False
 
 
 def examine(queen: Queen, *, fix: bool = False) -> list[Finding]:

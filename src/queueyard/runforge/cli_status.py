@@ -41,7 +41,7 @@ def watch_status(call: Call, *, with_jobs: bool) -> None:
     """Again whenever something changed, until Ctrl-C; in place on a terminal, else one view after the other."""
     in_place = sys.stdout.isatty() and not call.as_json
     clock = call.forge.clock
-    shown: bytes | None = None
+    shown: tuple[Status, Sequence[Job]] | None = None
     drawn_at_s = float("-inf")
     if in_place:
         sys.stdout.write(_ENTER)
@@ -49,10 +49,10 @@ def watch_status(call: Call, *, with_jobs: bool) -> None:
         while True:
             told = call.forge.status()
             jobs = call.forge.jobs() if with_jobs else []
-            view = msgspec.json.encode(_as_json(told, jobs))
+            view = without_heartbeat(told), jobs
             if view != shown or (in_place and clock.monotonic() >= drawn_at_s + _REDRAW_EVERY_S):
                 shown, drawn_at_s = view, clock.monotonic()
-                sys.stdout.write(view.decode() + "\n" if call.as_json else _page(told, jobs, in_place=in_place))
+                sys.stdout.write(_line(told, jobs) if call.as_json else _page(told, jobs, in_place=in_place))
                 sys.stdout.flush()
             clock.sleep(_LOOK_EVERY_S)
     except KeyboardInterrupt:
@@ -60,6 +60,15 @@ def watch_status(call: Call, *, with_jobs: bool) -> None:
     finally:
         if in_place:
             sys.stdout.write(_LEAVE)
+
+
+def without_heartbeat(told: Status) -> Status:
+    """The heart beats all the time; a view differs where something happened."""
+    return msgspec.structs.replace(told, daemon=msgspec.structs.replace(told.daemon, last_heartbeat=None))
+
+
+def _line(told: Status, jobs: Sequence[Job]) -> str:
+    return msgspec.json.encode(_as_json(told, jobs)).decode() + "\n"
 
 
 def _page(told: Status, jobs: Sequence[Job], *, in_place: bool) -> str:
@@ -73,7 +82,6 @@ def _page(told: Status, jobs: Sequence[Job], *, in_place: bool) -> str:
 
 def _as_json(told: Status, jobs: Sequence[Job] | None) -> dict[str, object]:
     plain: dict[str, object] = msgspec.to_builtins(told)
-    # The heart beats all the time; a view differs where something happened.
     return plain if jobs is None else plain | {"job_list": msgspec.to_builtins(jobs)}
 
 

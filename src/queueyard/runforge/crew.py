@@ -18,8 +18,8 @@ from queueyard.runforge.execution import (
     outcome_told,
     prepare,
 )
-from queueyard.runforge.records import JobState, Returned, Started
-from queueyard.runforge.recovery import find_process, look_for
+from queueyard.runforge.records import Ended, JobState, Returned, Started
+from queueyard.runforge.recovery import end_leftovers, find_process, look_for
 from queueyard.runforge.rules import after_failure, after_loss, ended, from_local_iso, handed_back, local_iso
 from queueyard.runforge.run_files import is_log_held, reopen_log
 from queueyard.runforge.slots import Running, Slots
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from queueyard.kernel import proc
     from queueyard.runforge.poller import Poller
     from queueyard.runforge.recorder import Recorder
-    from queueyard.runforge.records import Ended, Job, Raw
+    from queueyard.runforge.records import Job, Raw
     from queueyard.runforge.settings import RunforgeSettings
     from queueyard.runforge.store import Store
 
@@ -97,8 +97,7 @@ class Crew:
                 gpu=gpu,
             )
         except _FAULTS_OF_ONE_RUN as fault:
-            self._recorder.write()
-            self._finish(job, ended(job, JobState.FAILED, at=self._at(), error=str(fault)), at_once=True)
+            self._finish(job, ended(job, JobState.FAILED, at=self._at(), error=str(fault)))
             return
         except StorageFailed as fault:
             self._recorder.refuse(fault)
@@ -148,6 +147,8 @@ class Crew:
         if found.is_alive:
             self._adopt(job, found.identity)
         else:
+            if found.identity is not None:
+                end_leftovers(job, found.identity)
             self._finish(job, self._settled(job, was_named=found.identity is not None))
 
     def _adopt(self, job: Job, identity: proc.Identity | None) -> None:
@@ -251,8 +252,9 @@ class Crew:
             random=random.random,
         )
 
-    def _finish(self, job: Job, entry: Ended | Returned, *, at_once: bool = False) -> None:
-        if at_once:
+    def _finish(self, job: Job, entry: Ended | Returned) -> None:
+        if isinstance(entry, Ended) and entry.state is JobState.FAILED:
+            # Others may end by it (fail_fast): that is known before the next start is written.
             self._recorder.write(entry)
         else:
             self._recorder.add(entry)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 import os
 from pathlib import Path
+import signal
 from typing import TYPE_CHECKING
 
 from queueyard.kernel import proc
@@ -18,6 +19,8 @@ from queueyard.kernel.errors import UnsafePath
 from queueyard.runforge.run_files import is_log_held
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from queueyard.runforge.records import Extra, Job
     from queueyard.runforge.workspace import Workspace
 
@@ -48,10 +51,27 @@ def look_for(job: Job, extra: Extra, workspace: Workspace) -> Found:
 
 def find_process(job: Job) -> proc.Identity | None:
     """The first process of an attempt, told by its environment; None if nobody may look, or it is gone."""
+    for pid, group in _processes_of(job):
+        if pid == group:
+            return proc.identity_of(pid)
+    return None
+
+
+def end_leftovers(job: Job, first: proc.Identity) -> None:
+    """End what the first process of an attempt left behind in its group: a run is over when that process is.
+
+    Each is told by its environment. The number of the group alone may be somebody else's by now.
+    """
+    for pid, group in _processes_of(job):
+        if group == first.pid:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _processes_of(job: Job) -> Iterator[tuple[int, int]]:
+    """Processes of an attempt, each with its group."""
     wanted = {f"RUNFORGE_JOB_ID={job.job_id}".encode(), f"RUNFORGE_ATTEMPT={job.attempt}".encode()}
     for folder in Path("/proc").glob("[0-9]*"):
-        pid = int(folder.name)
         with suppress(OSError):
-            if wanted <= set((folder / "environ").read_bytes().split(b"\0")) and os.getpgid(pid) == pid:
-                return proc.identity_of(pid)
-    return None
+            if wanted <= set((folder / "environ").read_bytes().split(b"\0")):
+                yield int(folder.name), os.getpgid(int(folder.name))

@@ -4,7 +4,8 @@
 
     forge = RunForge.open(Path("workspace"))
     forge.enqueue_run("20260201-150000-mine-a1b2", retries=2)
-    forge.wait("20260201-150000-mine-a1b2")
+    with forge.daemon(max_parallel=4):
+        forge.wait("20260201-150000-mine-a1b2")
 
 All methods are synchronous. They return records and raise the errors of `queueyard.runforge.errors`. One object may be
 used for long: it notices what other processes write. It is not meant to be shared between threads.
@@ -12,15 +13,20 @@ used for long: it notices what other processes write. It is not meant to be shar
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 import os
 from pathlib import Path
+import sys
 from typing import TYPE_CHECKING, Any, Self
 
+from queueyard.kernel import proc
 from queueyard.kernel.clock import SYSTEM_CLOCK, Clock
+from queueyard.kernel.errors import QueueyardError, explaining
 from queueyard.runforge import controls, enqueue, status
-from queueyard.runforge.errors import UnknownRun
+from queueyard.runforge.errors import DaemonRunning, UnknownRun
 from queueyard.runforge.group_files import GroupFiles
-from queueyard.runforge.records import ENDED, JobState
+from queueyard.runforge.plans import read_plan
+from queueyard.runforge.records import ENDED, DaemonState, JobState, encode_pretty
 from queueyard.runforge.rules import check_id, latest_by_run
 from queueyard.runforge.settings import RunforgeSettings, load
 from queueyard.runforge.store import Store
@@ -32,11 +38,14 @@ if TYPE_CHECKING:
 
     from queueyard.kernel.atomic import BadLine
     from queueyard.kernel.settings import Settled
-    from queueyard.runforge.records import Job
+    from queueyard.runforge.records import Job, Raw
     from queueyard.runforge.status import Status
     from queueyard.runforge.sweeps import Sweep
 
 _LOOK_EVERY_S = 0.1
+_LOOK_FOR_DAEMON_EVERY_S = 0.01
+#: beyond its own times of grace, for its last files
+_LAST_WORDS_S = 10.0
 _CHUNK = 65_536
 
 
@@ -102,9 +111,52 @@ class RunForge:
             timeout_s=timeout_s,
         )
 
-    def enqueue_sweep(self, sweep: Sweep, *, priority: int = 0) -> list[Job]:
-        """Queue every run of a sweep, or none."""
+    def enqueue_sweep(self, sweep: Sweep | Raw, *, priority: int = 0) -> list[Job]:
+        """Queue every run of a sweep, or none.
+
+        It is one whose folders are there (`open_sweep`), or a plan, which runs in this workspace and may leave out
+        version, kind and workspace. InvalidPlan.
+        """
+        if isinstance(sweep, dict):
+            plan: Raw = {"version": 1, "kind": "sweep_plan", "workspace": self.workspace.root_text} | sweep
+            sweep = make_sweep(self.workspace, read_plan(plan), encode_pretty(plan), at=self.clock.now())
         return enqueue.enqueue_sweep(self.store, self.groups, sweep, priority=priority)
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def daemon(self, *, max_parallel: int | None = None) -> Iterator[int]:
+        """A daemon as a child of this process while the block runs; its pid. What it says is in queueyard-daemon.log.
+
+        At the end it is asked to stop and waited for: what runs may finish within its time of grace, and is handed back
+        to the queue after that. DaemonRunning if another one serves, QueueyardError if it ends at once.
+        """
+        words = [sys.executable, "-m", "runforge_cli", "daemon", "--workspace", self.workspace.root_text]
+        if max_parallel is not None:
+            words += ["--max-parallel", str(max_parallel)]
+        self.workspace.make_queue_folder()
+        with explaining("write to", self.workspace.daemon_log), self.workspace.daemon_log.open("ab") as log:
+            child = proc.start(words, env=self.environment, stdout=log, stderr=log)
+        try:
+            self._wait_until_it_serves(child)
+            yield child.pid
+        finally:
+            child.stop(grace_s=self.settings.shutdown_grace_s + self.settings.kill_grace_s + _LAST_WORDS_S)
+
+    def _wait_until_it_serves(self, child: proc.Child) -> None:
+        while True:
+            has_ended = child.returncode is not None
+            known = status.daemon_status(self.store)
+            if known.state == DaemonState.RUNNING and known.pid == child.pid:
+                return
+            if has_ended and known.state == DaemonState.RUNNING:
+                raise DaemonRunning(f"a daemon with pid {known.pid} serves {self.workspace.root} already")
+            if has_ended:
+                raise QueueyardError(
+                    f"the daemon ended at once, with exit code {child.returncode}",
+                    hint=f"See: {self.workspace.daemon_log}",
+                )
+            self.clock.sleep(_LOOK_FOR_DAEMON_EVERY_S)
 
     # --- groups ------------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,11 +12,12 @@ import msgspec
 from queueyard.kernel import proc
 from queueyard.kernel.errors import CorruptFile, UnsafePath
 from queueyard.runforge.errors import TimedOut, UnknownGroup
-from queueyard.runforge.records import ENDED, UNGROUPED, DaemonFile, DaemonState, Job, JobState, group_key
+from queueyard.runforge.records import ENDED, UNGROUPED, DaemonFile, DaemonState, Job, JobState
 from queueyard.runforge.rules import is_healthy, latest_by_run
+from queueyard.runforge.store import WAKE_FOR_SNAPSHOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from queueyard.runforge.group_files import GroupFiles
     from queueyard.runforge.state import QueueState
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 _SAMPLE = 50
 _SHOWN_FAILURES = 5
 _LOOK_EVERY_S = 0.05
+_LOOK_WHETHER_TOLD_EVERY_S = 0.01
+_TOLD_WITHIN_S = 5.0
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,37 +111,40 @@ def _real_state(known: DaemonFile) -> str:
 def status(store: Store, groups: GroupFiles) -> Status:
     """How everything stands now; nothing is written. CorruptFile if a state file makes no sense."""
     state = store.look()
-    counts = dict.fromkeys(map(str, JobState), 0)
-    per_group: dict[str, list[Job]] = {}
+    per_group: defaultdict[str | None, list[Job]] = defaultdict(list)
     for job in state.jobs.values():
-        counts[job.state] += 1
-        per_group.setdefault(group_key(job), []).append(job)
-    daemon = daemon_status(store)
-    busy = sum(any(job.state not in ENDED for job in jobs) for jobs in per_group.values())
-    slots = max(1, state.max_parallel)
-    told = [_group_status(name, jobs, groups, sharing=busy / slots) for name, jobs in per_group.items()]
-    etas = [one.eta_s for one in told if one.eta_s is not None]
+        per_group[job.group_id].append(job)
+    latest = {UNGROUPED if name is None else name: latest_by_run(jobs) for name, jobs in per_group.items()}
+    counts = {name: _counts(runs.values()) for name, runs in latest.items()}
+    busy = sum(not ENDED.issuperset(found) for found in counts.values())
+    sharing = busy / max(1, state.max_parallel)
+    told = [_group_status(name, runs, counts[name], groups, sharing=sharing) for name, runs in latest.items()]
+    of_jobs = _counts(state.jobs.values())
     return Status(
         workspace=str(store.workspace.root),
-        daemon=daemon,
+        daemon=daemon_status(store),
         max_parallel=state.max_parallel,
         gpu_slots=state.gpu_slots,
         total_jobs=len(state.jobs),
-        jobs=counts,
+        jobs={str(one): of_jobs[one] for one in JobState},
         groups=told,
-        eta_s=max(etas, default=None),
+        eta_s=max((one.eta_s for one in told if one.eta_s is not None), default=None),
     )
 
 
-def _group_status(name: str, jobs: list[Job], groups: GroupFiles, *, sharing: float) -> GroupStatus:
-    """`sharing`: how many groups share one slot."""
-    latest = latest_by_run(jobs)
-    counts = dict.fromkeys(JobState, 0)
-    for job in latest.values():
-        counts[job.state] += 1
+def _counts(jobs: Iterable[Job]) -> Counter[JobState]:
+    return Counter(map(attrgetter("state"), jobs))
+
+
+def _group_status(
+    name: str, latest: Mapping[str, Job], counts: Counter[JobState], groups: GroupFiles, *, sharing: float
+) -> GroupStatus:
+    """`latest` is the last job of each run, `sharing` how many groups share one slot."""
     left = counts[JobState.QUEUED] + counts[JobState.RUNNING]
     takes_s = mean_duration_s(latest.values()) if left else None
-    failures = deque((job for job in latest.values() if job.state is JobState.FAILED), maxlen=_SHOWN_FAILURES)
+    failures: Iterable[Job] = ()
+    if counts[JobState.FAILED]:
+        failures = deque((job for job in latest.values() if job.state is JobState.FAILED), maxlen=_SHOWN_FAILURES)
     return GroupStatus(
         group_id=name,
         paused=bool(counts[JobState.QUEUED]) and name != UNGROUPED and _is_paused(groups, name),
@@ -175,7 +182,7 @@ def _duration_s(job: Job) -> float | None:
 
 
 def wait(store: Store, target: str, *, timeout_s: float | None = None) -> dict[str, int]:
-    """Wait until a group, a run or a job is over; how its runs ended. UnknownGroup, or TimedOut."""
+    """Wait until a group, a run or a job is over and the files say so; how its runs ended. UnknownGroup, TimedOut."""
     deadline = None if timeout_s is None else store.clock.monotonic() + timeout_s
     while True:
         jobs = _jobs_meant(store.look(), target)
@@ -183,6 +190,7 @@ def wait(store: Store, target: str, *, timeout_s: float | None = None) -> dict[s
             raise UnknownGroup(f"there is no group, run or job {target}", hint="See: runforge-cli queue-status")
         left = [job for job in jobs if job.state not in ENDED]
         if not left:
+            _wait_until_told(store, jobs)
             return {str(state): sum(job.state is state for job in jobs) for state in JobState if state in ENDED}
         if deadline is not None and store.clock.monotonic() >= deadline:
             raise TimedOut(
@@ -190,6 +198,19 @@ def wait(store: Store, target: str, *, timeout_s: float | None = None) -> dict[s
                 hint=f"Wait on: runforge-cli wait {target}",
             )
         store.clock.sleep(_LOOK_EVERY_S)
+
+
+def _wait_until_told(store: Store, jobs: Iterable[Job]) -> None:
+    """Let queue.json and group.json catch up with what is over, where a daemon is there to write them."""
+    mark, groups = store.state.changed_at, {job.group_id for job in jobs}
+    deadline = store.clock.monotonic() + _TOLD_WITHIN_S
+    is_served = store.wake(WAKE_FOR_SNAPSHOT)
+    while is_served and store.clock.monotonic() < deadline:
+        state = store.look()
+        # A journal that starts anew counts from its own beginning; its checkpoint came after a snapshot.
+        if state.is_told_to(min(mark, state.changed_at)) and groups.isdisjoint(state.unsaved):
+            return
+        store.clock.sleep(_LOOK_WHETHER_TOLD_EVERY_S)
 
 
 def _jobs_meant(state: QueueState, target: str) -> list[Job]:

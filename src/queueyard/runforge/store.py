@@ -413,7 +413,7 @@ class Store:
         deadline = self.clock.monotonic() + _PUBLISHED_WITHIN_S
         while self.clock.monotonic() < deadline:
             self.refresh()
-            if self._journal != journal or (self.state.published and self.state.published.upto >= mark):
+            if self._journal != journal or self.state.is_told_to(mark):
                 return
             self.clock.sleep(_LOOK_EVERY_S)
         # The daemon is busy or hangs; what it writes later is the same.

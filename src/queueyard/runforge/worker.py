@@ -14,6 +14,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from queueyard.kernel import proc
 from queueyard.kernel.errors import LockTimeout, QueueyardError, StorageFailed, UnsafePath, explaining
 from queueyard.kernel.lifecycle import Lifecycle, Phase
 from queueyard.kernel.locks import FileLock
@@ -45,6 +46,8 @@ LOOK_EVERY_S = 0.5
 #: daemon.json also tells how many jobs run, but need not do so more often
 _BEAT_AT_MOST_EVERY_S = 1.0
 _PIPE_BYTES = 65_536
+_LOADED_WITHIN_S = 5.0
+_LOADING_LOOK_EVERY_S = 0.01
 
 
 class Daemon:
@@ -90,8 +93,8 @@ class Daemon:
     def run(self) -> None:
         """Serve the workspace until a signal. DaemonRunning if another daemon does, CorruptFile if the state is."""
         with ExitStack() as stack:
+            self._be_the_only_one(stack)
             self._take_over(stack)
-            self._beat()
             self._say(daemon_started(os.getpid(), self._settings.max_parallel))
             self._pick_up()
             self._poller.register(self._lifecycle.fileno(), self._on_signal)
@@ -102,38 +105,65 @@ class Daemon:
 
     # --- start and end -----------------------------------------------------------------------------------------------
 
+    def _be_the_only_one(self, stack: ExitStack) -> None:
+        """Take the lock and say so at once: RunForge Desktop waits a second, and reading a large queue takes longer."""
+        self._workspace.make_queue_folder()
+        lock = FileLock(self._workspace.daemon_lock, timeout_s=0.0, clock=self._clock)
+        self._acquire(lock)
+        stack.callback(lock.release)
+        # spec: Single Instance Lock; the number alone, as other tools expect it
+        with suppress(OSError):
+            self._workspace.daemon_lock.write_text(str(os.getpid()), encoding="ascii")
+        self._started_at = local_iso(self._clock.now())
+        self._beat()
+
     def _take_over(self, stack: ExitStack) -> None:
-        """Be the only daemon, see the queue as it is, and be reachable: in one step, under the lock."""
-        with self._store.locked():
-            lock = FileLock(self._workspace.daemon_lock, timeout_s=0.0, clock=self._clock)
-            try:
-                lock.acquire()
-            except LockTimeout as fault:
-                raise self._someone_else() from fault
-            stack.callback(lock.release)
-            # spec: Single Instance Lock; the number alone, as other tools expect it
-            with suppress(OSError):
-                self._workspace.daemon_lock.write_text(str(os.getpid()), encoding="ascii")
-            self._pipe = self._open_pipe()
-            stack.callback(os.close, self._pipe)
-            self._news = self._store.follow()
-            self._news.clear()
-            self._started_at = local_iso(self._clock.now())
-            limits = Limits(max_parallel=self._settings.max_parallel, gpu_slots=self._settings.gpu_slots)
-            self._store.commit(limits, durable=False)
-            self._store.tell_later()
-        # Runs start in the workspace: inheriting it is cheaper than changing to it each time.
-        with explaining("go to", self._workspace.root):
-            os.chdir(self._workspace.root)
+        """See the queue as it is, and be reachable: in one step, under the lock."""
+        try:
+            with self._store.locked():
+                self._pipe = self._open_pipe()
+                stack.callback(os.close, self._pipe)
+                self._news = self._store.follow()
+                self._news.clear()
+                limits = Limits(max_parallel=self._settings.max_parallel, gpu_slots=self._settings.gpu_slots)
+                self._store.commit(limits, durable=False)
+                self._store.tell_later()
+            # Runs start in the workspace: inheriting it is cheaper than changing to it each time.
+            with explaining("go to", self._workspace.root):
+                os.chdir(self._workspace.root)
+        except QueueyardError:
+            self._beat(DaemonState.STOPPED)
+            raise
         self._agenda = Agenda(self._store.state, policy=self._settings.policy)
         self._poller.register(self._pipe, self._on_message)
         stack.callback(self._poller.close)
 
+    def _acquire(self, lock: FileLock) -> None:
+        """The lock of the only daemon. DaemonRunning if a living one holds it.
+
+        A daemon that is killed while it starts a run leaves its lock to that process, until its program is loaded.
+        """
+        deadline_s = self._clock.monotonic() + _LOADED_WITHIN_S
+        while True:
+            try:
+                lock.acquire()
+            except LockTimeout as fault:
+                if not self._is_holder_dead() or self._clock.monotonic() >= deadline_s:
+                    raise self._someone_else() from fault
+            else:
+                return
+            self._clock.sleep(_LOADING_LOOK_EVERY_S)
+
+    def _is_holder_dead(self) -> bool:
+        with suppress(OSError, ValueError):
+            return proc.identity_of(int(self._workspace.daemon_lock.read_text(encoding="ascii"))) is None
+        return False
+
     def _someone_else(self) -> DaemonRunning:
         known = self._store.daemon()
-        with suppress(OSError):
-            pid = self._workspace.daemon_lock.read_text(encoding="ascii", errors="replace").strip()
-            since = f" since {known.started_at}" if known and str(known.pid) == pid else ""
+        with suppress(OSError, ValueError):
+            pid = int(self._workspace.daemon_lock.read_text(encoding="ascii"))
+            since = f" since {known.started_at}" if known and known.pid == pid else ""
             return DaemonRunning(
                 f"a daemon with pid {pid} serves {self._workspace.root} already{since}", hint=f"Stop it: kill {pid}"
             )
@@ -284,7 +314,7 @@ class Daemon:
         for before, job in changes:
             if job is None or before is None or job.state is not JobState.FAILED or job.group_id is None:
                 continue
-            if before.state is JobState.RUNNING and self._fails_fast_in(job.group_id):
+            if self._fails_fast_in(job.group_id):
                 for other in self._store.state.of_group(job.group_id):
                     if other.state is JobState.QUEUED:
                         why = f"fail_fast: {job.run_id} failed"

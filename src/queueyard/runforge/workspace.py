@@ -43,6 +43,8 @@ class Workspace:
         self.groups_lock = self.queue_folder / "queueyard-groups.lock"
         #: ours: a named pipe that the daemon reads
         self.wake = self.queue_folder / "queueyard.wake"
+        #: ours: what a daemon says that a program started as its child
+        self.daemon_log = self.queue_folder / "queueyard-daemon.log"
         #: asked for at the start and at the end of each run
         self._run_folders: dict[str, Path] = {}
         self.settings_file = root / ".runforge" / "queueyard.toml"

@@ -15,6 +15,7 @@ from queueyard.ops.folder_rules import (
     deletes_too_much,
     drafts,
     expected,
+    is_echo,
     judge_pull,
 )
 from queueyard.ops.records import NotedOp, OpResult, OpType, PulledFile, Status, Tracked
@@ -204,3 +205,23 @@ class TestPulling:
         overwritten = {there} if verdict in {Pull.WRITE, Pull.MOVE} else set()
         removed = {here} if verdict in {Pull.MOVE, Pull.REMOVE} else set()
         assert "mine" not in overwritten | removed
+
+    @pytest.mark.parametrize(
+        ("pulled", "own", "echo"),
+        [
+            (("a", "new", 4), ("a", "new", 3), True),
+            (("a", None, 4), ("a", None, 3), True),
+            (("a", "new", 5), ("a", "new", 3), False),
+            (("b", "new", 4), ("a", "new", 3), False),
+            (("a", "theirs", 4), ("a", "new", 3), False),
+            (("a", None, 4), ("a", "new", 3), False),
+            (("a", "new", 4), ("a", None, 3), False),
+        ],
+    )
+    def test_only_what_our_own_op_must_have_made_is_its_echo(
+        self, pulled: tuple[str, str | None, int], own: tuple[str, str | None, int], echo: bool
+    ) -> None:
+        path, text, version = pulled
+        arrived = change(path=path, text=text or "", deleted=text is None, version=version)
+
+        assert is_echo(arrived, noted(own[0], own[1], base=own[2])) is echo

@@ -65,6 +65,14 @@ def test_with_an_include_list_only_what_it_names_is_taken() -> None:
     ]
 
 
+def test_what_a_killed_pull_left_is_never_pushed() -> None:
+    ignores = Ignores()
+
+    assert ignores.leaves_out_file("notes/.a.md.queueyard-0123456789ab")
+    assert not ignores.leaves_out_file("notes/a.md.queueyard-0123456789ab")
+    assert not ignores.leaves_out_file("notes/.a.md.queueyard-copy")
+
+
 @pytest.mark.parametrize(
     ("path", "number", "name"),
     [

@@ -12,7 +12,7 @@ from queueyard.ops.database import SqliteDatabase
 from queueyard.ops.errors import LedgerFailed
 from queueyard.ops.ledger import Ledger, Push, SpaceName
 from queueyard.ops.preparing import prepare
-from queueyard.ops.records import Limits, Op, OpType, PushRequest
+from queueyard.ops.records import Limits, Op, OpType, PullRequest, PushRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,12 +88,22 @@ def test_a_batch_is_no_more_work_in_a_space_of_many_files(ledger: Ledger) -> Non
 
 def test_reading_what_is_new_is_no_more_work_behind_many_changes(ledger: Ledger) -> None:
     ledger.apply([push("A", 100)])
-    few = steps_of(ledger, lambda: (views.pull(ledger, SPACE, 50, 20), views.feed(ledger, SPACE, after=50, limit=20)))
+    few = steps_of(
+        ledger,
+        lambda: (
+            views.pull(ledger, SPACE, PullRequest(since_cursor=50, limit=20)),
+            views.feed(ledger, SPACE, after=50, limit=20),
+        ),
+    )
     for number in range(4):
         ledger.apply([push(f"MANY{number}", 5_000)])
 
     many = steps_of(
-        ledger, lambda: (views.pull(ledger, SPACE, 19_000, 20), views.feed(ledger, SPACE, after=19_000, limit=20))
+        ledger,
+        lambda: (
+            views.pull(ledger, SPACE, PullRequest(since_cursor=19_000, limit=20)),
+            views.feed(ledger, SPACE, after=19_000, limit=20),
+        ),
     )
 
     assert many < 2 * few

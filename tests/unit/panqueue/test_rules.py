@@ -11,6 +11,7 @@ import pytest
 from queueyard.panqueue.errors import BadQueue
 from queueyard.panqueue.records import BackoffRule, JobState, Keep
 from queueyard.panqueue.rules import (
+    MOST_CLAIMED_PER_CALL,
     Slots,
     batches,
     check_key,
@@ -51,6 +52,11 @@ class TestClaimCount:
         claim = claim_count(slots, finishing=0, open_for_work=True)
 
         assert claim == math.ceil(concurrency / lanes)
+
+    def test_no_call_asks_for_more_than_a_script_may_take(self) -> None:
+        slots = Slots(concurrency=10_000, held=0, asked=0, lanes=2)
+
+        assert claim_count(slots, finishing=0, open_for_work=True) == MOST_CLAIMED_PER_CALL
 
     def test_a_closed_worker_asks_for_nothing(self) -> None:
         slots = Slots(concurrency=10, held=0, asked=0, lanes=2)

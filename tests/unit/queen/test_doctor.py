@@ -8,7 +8,7 @@ import pytest
 
 from queueyard.queen import index as index_module
 from queueyard.queen import messages
-from queueyard.queen.doctor import Finding, examine
+from queueyard.queen.doctor import examine
 from queueyard.queen.idx_json import IDX_NAME, export
 from queueyard.queen.records import LONGEST_LINE_BYTES
 from queueyard.queen.store import ARCHIVE, ASSIGNMENTS, MESSAGES, RESERVATIONS
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from queueyard.kernel.findings import Finding
     from queueyard.queen import Queen
     from queueyard.queen.home import Home
     from unit.queen.conftest import Writer

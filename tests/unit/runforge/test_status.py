@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from queueyard.runforge.cli_status import without_heartbeat
 from queueyard.runforge.errors import TimedOut, UnknownGroup
 from queueyard.runforge.records import Added, DaemonFile, DaemonState, Job, JobState
 from queueyard.runforge.rules import local_iso
@@ -44,6 +45,21 @@ def test_a_run_counts_by_its_last_job(store: Store, groups: GroupFiles) -> None:
     [group] = told.groups
     assert (group.total, group.done, group.queued, group.failed, group.succeeded) == (2, 1, 1, 0, 1)
     assert told.jobs == {"queued": 1, "running": 0, "succeeded": 1, "failed": 1, "canceled": 0}
+
+
+def test_a_view_that_differs_by_the_heartbeat_alone_is_the_same(
+    store: Store, groups: GroupFiles, clock: FakeClock
+) -> None:
+    store.workspace.make_queue_folder()
+    views = []
+    for _ in range(2):
+        at = local_iso(clock.now())
+        store.write_daemon(DaemonFile(pid=os.getpid(), started_at="x", last_heartbeat=at, state=DaemonState.RUNNING))
+        views.append(status(store, groups))
+        clock.advance(5.0)
+
+    assert views[0] != views[1]
+    assert without_heartbeat(views[0]) == without_heartbeat(views[1])
 
 
 def test_runs_without_a_group_stand_together(store: Store, groups: GroupFiles) -> None:

@@ -23,13 +23,26 @@ if ids_from == '1' then
   if #taken > 0 then return {2, taken} end
 end
 
+-- Where somebody else's data stands in the place of a structure, the call fails here, before anything is written.
+redis.call('HLEN', k_active)
+redis.call('ZCARD', k_ready)
+redis.call('HLEN', k_limits)
+local touched = {}
+for i = 1, count do
+  local key = ARGV[7 + 3 * i]
+  if not touched[key] then
+    redis.call('LLEN', k_lists .. key)
+    touched[key] = true
+    touched[#touched + 1] = key
+  end
+end
+
 local first = 0
 local short = ids_from == '2'
 if short then first = redis.call('HINCRBY', meta, 'ids', count) - count + 1 end
 
 local now = server_ms()
 local log = redis.call('HGET', meta, 'events')
-local touched = {}
 for i = 1, count do
   local id = short and (first + i - 1) or ARGV[5 + 3 * i]
   local payload, key = ARGV[6 + 3 * i], ARGV[7 + 3 * i]
@@ -46,10 +59,6 @@ for i = 1, count do
   end
   if opts ~= '' then redis.call('HSET', prefix .. id, 'opts', opts) end
   tell(events, log, 'queued', id, 1, actor, nil, key)
-  if not touched[key] then
-    touched[key] = true
-    touched[#touched + 1] = key
-  end
 end
 for _, key in ipairs(touched) do settle(key) end
 redis.call('PUBLISH', notify, '')

@@ -27,6 +27,8 @@ local function fail(id, token, why, wait_ms)
   if job.err or not job[1] then return redis.call('EXISTS', key) end
   if job[1] ~= token then return 1 end
 
+  -- Later, if its key's list is no list just now.
+  if wait_ms == 0 and not may_line_up(job[5]) then wait_ms = 60000 end
   local failures = (tonumber(job[2]) or 0) + 1
   redis.call('ZREM', active, id)
   redis.call('HDEL', key, 'lockToken', 'leaseDeadline')

@@ -3,7 +3,7 @@
 -- KEYS    1 waiting  2 active  3 meta  4 prefix of key lists  5 k:active  6 k:ready  7 k:limits  8 notify (channel)
 --         9 events
 -- ARGV    1 prefix of job keys  2 worker  3 why: shutdown, shutdown-timeout  4... id and token of each job
--- RETURN  one code per job: 0 missing, 1 stale, 2 waiting
+-- RETURN  one code per job: 0 missing, 1 stale (or its key's list is no list: its lease will run out), 2 waiting
 local waiting, active, meta, k_lists, k_active, k_ready, k_limits, notify, events = unpack(KEYS)
 local prefix, worker, why = unpack(ARGV, 1, 3)
 -- include parts/time.lua
@@ -18,7 +18,7 @@ redis.call('ZCARD', active)
 for at = 4, #ARGV, 2 do
   local id, key = ARGV[at], prefix .. ARGV[at]
   local job = redis.pcall('HMGET', key, 'lockToken', 'runs', 'concurrencyKey')
-  if job.err or job[1] ~= ARGV[at + 1] then
+  if job.err or job[1] ~= ARGV[at + 1] or not may_line_up(job[3]) then
     codes[#codes + 1] = redis.call('EXISTS', key)
   else
     redis.call('ZREM', active, id)

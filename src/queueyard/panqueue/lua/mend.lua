@@ -26,7 +26,9 @@ end
 for i, index in ipairs({active, completed, failed, delayed}) do
   lost = without_job(redis.call('ZRANGE', index, 0, most - 1))
   found[i + 1] = #lost
-  if mending and #lost > 0 then redis.call('ZREM', index, unpack(lost)) end
+  if mending then
+    for _, id in ipairs(lost) do redis.call('ZREM', index, id) end
+  end
 end
 
 found[6] = 0

@@ -21,13 +21,15 @@ local told, ended, any = {}, {}, false
 redis.call('ZCARD', failed)
 
 for _, id in ipairs(redis.call('ZRANGE', active, '-inf', now, 'BYSCORE', 'LIMIT', 0, batch)) do
-  any = true
   local key = prefix .. id
-  redis.call('ZREM', active, id)
   local job = redis.pcall('HMGET', key, 'id', 'stalls', 'maxStalls', 'runs', 'concurrencyKey')
   if job.err or not job[1] then
+    redis.call('ZREM', active, id)
     told[#told + 1] = {5, id, {}}
-  else
+    any = true
+  elseif may_line_up(job[5]) then
+    any = true
+    redis.call('ZREM', active, id)
     local stalls = (tonumber(job[2]) or 0) + 1
     redis.call('HDEL', key, 'lockToken', 'leaseDeadline')
     redis.call('HSET', key, 'stalls', stalls, 'failureKind', 'stalled', 'failedReason', why, 'lastStalledAt', now)

@@ -32,7 +32,8 @@ for at = 3, #ARGV do
     codes[#codes + 1] = found > 0 and 2 or 0
     if found > 0 then
       gone[#gone + 1] = id
-      tell(events, log, ended > 0 and 'deleted' or 'canceled', id, 1, actor)
+      tell(events, log, ended > 0 and 'deleted' or 'canceled', id, 1, actor, nil,
+        type(group) == 'string' and group or nil)
     end
   end
 end

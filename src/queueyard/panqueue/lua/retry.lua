@@ -17,6 +17,12 @@ if most > 0 then
 else
   for at = 4, #ARGV do ids[#ids + 1] = ARGV[at] end
 end
+-- Where somebody else's data stands in the place of a list, the call fails here, before anything is written.
+local groups = {}
+for _, id in ipairs(ids) do
+  groups[id] = keyed and redis.call('HGET', prefix .. id, 'concurrencyKey') or nil
+  if groups[id] then redis.call('LLEN', k_lists .. groups[id]) end
+end
 local told = {}
 for _, id in ipairs(ids) do
   local key = prefix .. id
@@ -31,7 +37,7 @@ for _, id in ipairs(ids) do
       redis.call('HDEL', key, 'finishedAt')
       redis.call('HSET', key, 'status', 'waiting', 'failures', 0, 'stalls', 0)
       line_up(prefix, id, false)
-      tell(events, log, 'queued', id, redis.call('HGET', key, 'runs'), actor, 'retry')
+      tell(events, log, 'queued', id, redis.call('HGET', key, 'runs'), actor, 'retry', groups[id])
       told[#told + 1] = 2
     end
   end

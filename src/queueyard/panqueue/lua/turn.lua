@@ -26,6 +26,9 @@ local log = stored[2]
 
 -- Where somebody else's data stands in the place of a structure, the call fails here, before anything is written.
 local held = call('ZCARD', active)
+local limit = tonumber(call('HGET', concurrency, 'limit') or '')
+call('LLEN', waiting)
+call('ZCARD', delayed)
 if keep == '1' then call('ZCARD', completed) end
 
 local refused, ids, keys, done = {}, {}, {}, 0
@@ -74,7 +77,6 @@ if #ready > 0 then
   for _, id in ipairs(ready) do mark_waiting(prefix .. id) end
 end
 
-local limit = tonumber(call('HGET', concurrency, 'limit') or '')
 local free = limit and math.min(want, limit - held) or want
 local popped = free > 0 and call('RPOP', waiting, free) or {}
 if #popped > 0 then

@@ -71,6 +71,10 @@ end
 -- Where somebody else's data stands in the place of a structure, the call fails here, before anything is written.
 call('ZCARD', active)
 call('ZCARD', k_ready)
+call('HLEN', k_active)
+call('HLEN', k_limits)
+call('ZCARD', delayed)
+local limit = tonumber(call('HGET', concurrency, 'limit') or '')
 if keep == '1' then call('ZCARD', completed) end
 
 local refused, ids, keys, freed = {}, {}, {}, {}
@@ -122,17 +126,21 @@ end
 
 want = tonumber(want)
 local claimed, due = {}, -1
-local ready, limit = {}, nil
+local ready = {}
 if want > 0 and not stored[1] then
   ready = call('ZRANGE', delayed, '-inf', now_text, 'BYSCORE', 'LIMIT', '0', '100')
   if #ready > 0 then
-    call('ZREM', delayed, unpack(ready))
     local woken = {}
-    for i, id in ipairs(ready) do
+    for _, id in ipairs(ready) do
       local key = call('HGET', prefix .. id, 'concurrencyKey') or ''
-      call('RPUSH', k_lists .. key, id)
-      mark_waiting(prefix .. id)
-      woken[i] = key
+      if type(redis.pcall('RPUSH', k_lists .. key, id)) == 'number' then
+        call('ZREM', delayed, id)
+        mark_waiting(prefix .. id)
+        woken[#woken + 1] = key
+      else
+        -- Somebody else's data stands in the place of this key's list: look again in a minute.
+        call('ZADD', delayed, text_of(now + 60000), id)
+      end
     end
     learn(woken)
     for _, key in ipairs(woken) do
@@ -142,7 +150,6 @@ if want > 0 and not stored[1] then
   end
 
   local held = call('ZCARD', active)
-  limit = tonumber(call('HGET', concurrency, 'limit') or '')
   local free = limit and math.min(want, limit - held) or want
   local deadline, leases = text_of(now + lease), {}
   while free > 0 do

@@ -44,19 +44,30 @@ def moment(at: int) -> datetime:
     return _EPOCH + timedelta(microseconds=at)
 
 
-_texts: dict[int, str] = {}
-_MOST_TEXTS = 10_000
+_seconds: dict[int, str] = {}
+_MOST_SECONDS = 10_000
 
 
 def text(at: int) -> str:
-    """As `to_rfc3339` writes it. Most times share their second with others, whose text is remembered."""
+    """As `to_rfc3339` writes it."""
     second, microseconds = divmod(at, SECOND)
-    known = _texts.get(second)
+    return f"{_second(second)}.{microseconds:06d}".rstrip("0") + "Z" if microseconds else f"{_second(second)}Z"
+
+
+def local_text(at: int) -> str:
+    """As a machine whose zone is UTC writes its local time; the zone is named, so that every machine agrees."""
+    second, microseconds = divmod(at, SECOND)
+    return f"{_second(second)}.{microseconds:06d}+00:00"
+
+
+def _second(second: int) -> str:
+    # Most times share their second with others, and writing it is the dear part.
+    known = _seconds.get(second)
     if known is None:
-        if len(_texts) >= _MOST_TEXTS:
-            _texts.clear()
-        known = _texts[second] = to_rfc3339(moment(second * SECOND)).removesuffix("Z")
-    return f"{known}.{microseconds:06d}".rstrip("0") + "Z" if microseconds else f"{known}Z"
+        if len(_seconds) >= _MOST_SECONDS:
+            _seconds.clear()
+        known = _seconds[second] = to_rfc3339(moment(second * SECOND)).removesuffix("Z")
+    return known
 
 
 def per_second(items: float) -> float:
@@ -121,7 +132,7 @@ class Crew:
 
 def mean_run_s(rate: float, workers: int) -> float:
     """Mean length of a run so that the workers are busy most of the time, and never for long behind."""
-    return min(90.0, 0.5 * workers / rate)
+    return min(90.0, 0.3 * workers / rate)
 
 
 class Agenda:

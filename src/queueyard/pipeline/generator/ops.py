@@ -44,7 +44,7 @@ _SPACES = Skewed(("docs", "notes"))
 _CLIENTS = Skewed(("laptop", "desktop", "tablet"))
 _LINES_PER_BATCH = 8.0
 _MOST_FILES = 20_000
-_FEWEST_ROWS, _MOST_ROWS = 60, 50_000
+_FEWEST_ROWS, _MOST_ROWS = 60, 20_000
 _REJECTED = Skewed(("bad_path", "path_too_long", "content_too_large", "reserved_path"))
 _RETRY_REASONS = (
     "503 Service Unavailable",
@@ -279,9 +279,8 @@ class _Segments:
         self._written: list[dict[str, object]] = []
 
     def add(self, entry: Change | Refusal) -> None:
-        if self._budget.left <= 0:
+        if not self._budget.take():
             return
-        self._budget.left -= 1
         self.rows += 1
         self._waiting.append(msgspec.json.encode(entry) + b"\n")
         if len(self._waiting) == self._rows_each:

@@ -166,9 +166,8 @@ class _Redis:
         return f"{this[0]}-{this[1]}"
 
     def _put(self, queue: str, entry: dict[str, str]) -> bool:
-        if self._budget.left <= 0:
+        if not self._budget.take():
             return False
-        self._budget.left -= 1
         self._lines += 1
         self._files[queue].write(self._encode(entry) + b"\n")
         return True

@@ -9,7 +9,7 @@ runforge/.ml/runs/<run>/result.json           the newest results
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,6 +24,7 @@ from queueyard.pipeline.generator.chance import (
     arrivals,
     clock_error,
     fault,
+    local_text,
     mean_run_s,
     moment,
     per_second,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from random import Random
 
     from queueyard.runforge.records import Entry
-    from queueyard.runforge.state import Change
 
 STREAM = "runforge.events"
 SOURCE = "/srv/generated/runforge"
@@ -61,6 +61,7 @@ _UNGROUPED = 0.1
 _MOST_ATTEMPTS = 3
 #: how many of the newest jobs stand in queue.json, and how many of the newest results are kept
 _JOBS_KEPT, _RESULTS_KEPT = 400, 40
+_NO_MARKS = str.maketrans("", "", "-T:")
 _LOST = "queued again: the daemon died while it ran, and nobody saw how it ended"
 
 
@@ -98,12 +99,12 @@ class _Execution:
         self._number += 1
         error = clock_error(random, self._number)
         job = Job(
-            job_id=f"job_{moment(at):%Y%m%d_%H%M%S}_{self._number:04d}",
+            job_id=_job_id(at, self._number),
             run_id=f"run_{self._number:07d}",
             group_id=None if random.random() < _UNGROUPED else _GROUPS.pick(random),
             priority=random.choice((0, 0, 0, 1, 5)),
             requires_gpu=random.random() < 0.3,
-            created_at=_local(at + error),
+            created_at=local_text(at + error),
         )
         self._tell(at, Added(jobs=[job]), None, job, "client")
         if random.random() < 0.02:
@@ -117,7 +118,7 @@ class _Execution:
         """Decide about one attempt, and about those that follow from it."""
         random = self._random
         start, end, actor = self._crew.take(ready, run_time(random, self._mean_s))
-        started_at = _local(start + error)
+        started_at = local_text(start + error)
         running = msgspec.structs.replace(job, state=JobState.RUNNING, started_at=started_at, error=None)
         began = Started(job_id=job.job_id, attempt=job.attempt, at=started_at)
         self.agenda.add(start, self._tell, began, job, running, actor)
@@ -143,7 +144,7 @@ class _Execution:
             job_id=job.job_id,
             attempt=job.attempt,
             next_attempt=again,
-            at=_local(at + error),
+            at=local_text(at + error),
             reason=reason,
             lost=lost,
         )
@@ -152,7 +153,7 @@ class _Execution:
         self._run(at + MINUTE, error, queued)
 
     def _finish(self, at: int, error: int, job: Job, state: JobState, actor: str, why: str | None) -> None:
-        finished_at = _local(at + error)
+        finished_at = local_text(at + error)
         entry = Ended(job_id=job.job_id, was=job.state, attempt=job.attempt, state=state, at=finished_at, error=why)
         after = msgspec.structs.replace(job, state=state, finished_at=finished_at, error=why)
         self.agenda.add(at, self._tell, entry, job, after, actor)
@@ -170,9 +171,15 @@ class _Execution:
         self._stream.write(self._encode(group_event(group_id, kind, moment(at), source=SOURCE, actor="client")))
 
     def _tell(self, _at: int, entry: Entry, before: Job | None, after: Job | None, actor: str) -> None:
-        changes = cast("list[Change]", [(before, after)])
+        changes: Any = [(before, after)]
+        is_told = True
         for event in job_events(entry, changes, source=SOURCE, actor=actor):
-            self._stream.write(self._encode(event))
+            is_told &= self._stream.write(self._encode(event))
+        # The snapshot never knows more than the journal.
+        if is_told:
+            self._remember(before, after)
+
+    def _remember(self, before: Job | None, after: Job | None) -> None:
         if after is not None:
             self.jobs[after.job_id] = after
             if len(self.jobs) > _JOBS_KEPT:
@@ -181,9 +188,9 @@ class _Execution:
             self.jobs.pop(before.job_id, None)
 
 
-def _local(at: int) -> str:
-    """As the queue writes times, on a machine whose zone is UTC; the zone is named, so that every machine agrees."""
-    return moment(at).isoformat(timespec="microseconds")
+def _job_id(at: int, number: int) -> str:
+    digits = local_text(at)[:19].translate(_NO_MARKS)
+    return f"job_{digits[:8]}_{digits[8:]}_{number:04d}"
 
 
 # --- snapshots -------------------------------------------------------------------------------------------------------

@@ -42,6 +42,11 @@ class Budget:
     def __init__(self, lines: int) -> None:
         self.left = lines
 
+    def take(self) -> bool:
+        """Whether one more may be; then it is counted."""
+        self.left -= 1
+        return self.left >= 0
+
 
 class Flaws(msgspec.Struct, frozen=True, kw_only=True):
     """What may happen to the lines of a file, in shares of a line that is picked for it; they add up to 1."""
@@ -70,7 +75,7 @@ class Stream:
         self._random = random
         self._budget = budget
         self._flaws = flaws
-        self._lines = self._corrupt = self._duplicates = self._torn = 0
+        self._lines = self._corrupt = self._duplicates = self._torn = self._holds = 0
         #: (line number at which it is due, order, line, whether it is there already)
         self._held: list[tuple[int, int, bytes, bool]] = []
         self._last = b""
@@ -78,18 +83,17 @@ class Stream:
         self._first_flaws = [self._damage, self._repeat, self._delay] if flaws.late else [self._damage, self._repeat]
         self._sound_until_flaw = 5
 
-    def write(self, line: bytes) -> None:
-        """Add a sound line, without its newline. Nothing happens once the budget is spent."""
+    def write(self, line: bytes) -> bool:
+        """Add a sound line, without its newline: now or a little later. False once the budget is spent."""
         self._sound_until_flaw -= 1
         if self._sound_until_flaw > 0:
-            self._put(line)
+            is_written = self._put(line)
         else:
-            self._sound_until_flaw = (
-                5 if self._first_flaws else 1 + int(self._random.expovariate(1 / _LINES_BETWEEN_FLAWS))
-            )
-            self._pick_flaw()(line)
+            self._sound_until_flaw = self._lines_to_next_flaw()
+            is_written = self._pick_flaw()(line)
         while self._held and self._held[0][0] <= self._lines:
             self._put_held()
+        return is_written
 
     def close(self, *, torn: bool = True) -> StreamCount:
         """End the file, if wanted with half a line, as a writer leaves it that was killed."""
@@ -108,16 +112,10 @@ class Stream:
             torn=self._torn,
         )
 
-    def _put(self, line: bytes) -> bool:
-        if self._budget.left <= 0:
-            return False
-        self._budget.left -= 1
-        self._file.write(line + b"\n")
-        self._lines += 1
-        self._last = line
-        return True
+    def _lines_to_next_flaw(self) -> int:
+        return 5 if self._first_flaws else 1 + int(self._random.expovariate(1 / _LINES_BETWEEN_FLAWS))
 
-    def _pick_flaw(self) -> Callable[[bytes], None]:
+    def _pick_flaw(self) -> Callable[[bytes], bool]:
         if self._first_flaws:
             return self._first_flaws.pop(0)
         dice = self._random.random()
@@ -125,27 +123,44 @@ class Stream:
             return self._delay
         return self._repeat if dice < self._flaws.late + self._flaws.duplicated else self._damage
 
-    def _delay(self, line: bytes) -> None:
-        self._hold(line, is_there=False)
+    def _delay(self, line: bytes) -> bool:
+        return self._hold(line, is_there=False)
 
-    def _repeat(self, line: bytes) -> None:
-        if self._put(line):
-            self._hold(line, is_there=True)
+    def _repeat(self, line: bytes) -> bool:
+        is_written = self._put(line)
+        self._hold(line, is_there=True)
+        return is_written
 
-    def _damage(self, line: bytes) -> None:
+    def _damage(self, line: bytes) -> bool:
         """A damaged line before the sound one: what was damaged was written again."""
         if self._put(damaged(line, self._random)):
             self._corrupt += 1
-        self._put(line)
+        return self._put(line)
 
-    def _hold(self, line: bytes, *, is_there: bool) -> None:
+    def _put(self, line: bytes) -> bool:
+        if not self._budget.take():
+            return False
+        self._append(line)
+        return True
+
+    def _hold(self, line: bytes, *, is_there: bool) -> bool:
+        # Paid for now, so that it is certain to be written.
+        if not self._budget.take():
+            return False
         due = self._lines + 1 + int(self._random.random() ** 3 * _FURTHEST)
-        heappush(self._held, (due, len(self._held), line, is_there))
+        self._holds += 1
+        heappush(self._held, (due, self._holds, line, is_there))
+        return True
 
     def _put_held(self) -> None:
         _, _, line, is_there = heappop(self._held)
-        if self._put(line) and is_there:
-            self._duplicates += 1
+        self._append(line)
+        self._duplicates += is_there
+
+    def _append(self, line: bytes) -> None:
+        self._file.write(line + b"\n")
+        self._lines += 1
+        self._last = line
 
 
 def damaged(line: bytes, random: Random) -> bytes:

@@ -59,5 +59,4 @@ def normalised(reason: Column) -> Column:
     text = reason
     for pattern, placeholder in _PLACEHOLDERS:
         text = F.regexp_replace(text, pattern, placeholder)
-    text = F.substring(F.trim(text), 1, _LONGEST_CHARS)
-    return F.when(F.length(text) > 0, text).otherwise(F.lit(_NO_REASON))
+    return F.when(reason.rlike(r"\S"), F.substring(F.trim(text), 1, _LONGEST_CHARS)).otherwise(F.lit(_NO_REASON))

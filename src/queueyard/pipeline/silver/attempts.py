@@ -37,12 +37,12 @@ def of_events(events: DataFrame) -> DataFrame:
 
 def merged(parts: DataFrame) -> DataFrame:
     """One row per attempt, still as a part: what the next batch brings can be added."""
-    end = F.struct("finished_at", "finished_id")
     return (
         parts.groupBy(*ITEM_KEY, "attempt")
         .agg(
             F.max("group").alias("group"),
-            F.max_by("actor", end).alias("actor"),
+            F.max_by("actor", "actor_order").alias("actor"),
+            F.max("actor_order").alias("actor_order"),
             F.min("queued_at").alias("queued_at"),
             F.max("started_at").alias("started_at"),
             F.max("finished_at").alias("finished_at"),
@@ -70,7 +70,7 @@ def view(parts: DataFrame) -> DataFrame:
         .withColumn("reason", F.when(is_superseded, F.col("superseded_reason")).otherwise(F.col("reason")))
         .withColumn("finished_at", F.when(is_superseded, F.col("superseded_at")).otherwise(F.col("finished_at")))
         .withColumn("outcome", F.when(is_superseded, str(Kind.FAILED)).otherwise(F.col("outcome")))
-        .drop("superseded_at", "superseded_reason", "finished_id", "batch")
+        .drop("superseded_at", "superseded_reason", "finished_id", "actor_order", "batch")
     )
 
 
@@ -82,6 +82,7 @@ def _told_of_itself() -> list[Column]:
     return [
         F.col("group"),
         F.col("actor"),
+        F.when(F.col("actor").isNotNull(), _actor_order(kind)).alias("actor_order"),
         F.when(kind.isin(*_ASKED), F.col("at")).alias("queued_at"),
         F.when(kind == str(Kind.STARTED), F.col("at")).alias("started_at"),
         F.when(ended, F.col("at")).alias("finished_at"),
@@ -99,6 +100,7 @@ def _told_of_itself() -> list[Column]:
 def _told_of_the_one_before() -> list[Column]:
     nothing = {
         "actor": "string",
+        "actor_order": "string",
         "queued_at": "timestamp",
         "started_at": "timestamp",
         "finished_at": "timestamp",
@@ -115,6 +117,11 @@ def _told_of_the_one_before() -> list[Column]:
         F.lit(0).cast("long").alias("wasted_ms"),
         *[F.lit(None).cast(kind).alias(name) for name, kind in nothing.items()],
     ]
+
+
+def _actor_order(kind: Column) -> Column:
+    rank = F.when(kind.isin(*_ENDED), "3").when(kind == str(Kind.STARTED), "2").otherwise("1")
+    return F.concat(rank, F.lpad(F.unix_micros("at").cast("string"), 18, "0"), F.col("id"))
 
 
 def _of_the_end(name: str) -> Column:

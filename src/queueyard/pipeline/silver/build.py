@@ -7,12 +7,13 @@ keep it, and the others get the same rows that they would have got.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from queueyard.pipeline import schemas
-from queueyard.pipeline.silver import attempts, events, files, folding, items, queen
+from queueyard.pipeline.silver import attempts, events, files, folding, items, queen, snapshots
 from queueyard.pipeline.tables import NOTHING
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 #: streams whose events follow from each line alone
 _TELLERS: Mapping[str, Callable[[DataFrame], DataFrame]] = {
     **{stream: lambda lines, stream=stream: events.of_journal(lines, stream) for stream in events.JOURNALS},  # type: ignore[misc]
+    "runforge.queue": lambda lines: snapshots.of_snapshots(lines, zone=snapshots.local_zone(os.environ)),
     "panqueue.events": events.of_entries,
     "ops.changes": events.of_changes,
     "ops.audit": events.of_refusals,

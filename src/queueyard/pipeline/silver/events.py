@@ -66,7 +66,7 @@ def of_changes(lines: DataFrame) -> DataFrame:
         F.col("fileId").alias("file"),
         F.col("serverPath").alias("path"),
         "version",
-        F.col("size").alias("bytes"),
+        F.coalesce("size", F.lit(0)).alias("bytes"),
     )
     columns = _of_op(at="acceptedAt", kind=F.lit(str(Kind.SUCCEEDED)), data=data)
     return _told(changes, columns, system=System.OPS, change=F.col("seq").cast("string"))

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from queueyard.ops.records import FeedOp
 from queueyard.pipeline.schemas import FILE_VERSIONS, FILES
 from queueyard.pipeline.streams import parsed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_DELETE = "delete"
 
 
 def versions_of(lines: DataFrame) -> DataFrame:
@@ -57,7 +56,7 @@ def of_versions(versions: DataFrame) -> DataFrame:
             "path",
             "content_hash",
             "bytes",
-            (F.col("op") == _DELETE).alias("is_deleted"),
+            (F.col("op") == str(FeedOp.DELETE)).alias("is_deleted"),
             F.col("at").alias("changed_at"),
             "batch",
         )

@@ -1,8 +1,8 @@
 """Which rewritten files are new: pure decisions about what files look like and what they hold.
 
-A file that looks as it did (inode, size, time of its last change) is not opened. A file that looks different is new only
-if its content is. Times of files are coarse: one that was written just before it was looked at may be written again
-without looking different, so such a mark is trusted only after a while.
+A file that looks as it did (inode, size, time of its last change) is not opened. A file that looks different is new
+only if its content is. Times of files are coarse: one that was written just before it was looked at may be written
+again without looking different, so such a mark is trusted only after a while.
 """
 
 from __future__ import annotations
@@ -76,11 +76,10 @@ def plan(marks: Mapping[str, Mapping[str, Mark]], opened: Iterable[Seen]) -> tup
     after: Marks = {place: dict(known) for place, known in marks.items()}
     snapshots = []
     for seen in opened:
-        old = _mark_of(marks, seen.look.origin)
-        if old is None or old.digest != seen.digest:
-            new = _mark(seen)
-            after.setdefault(seen.look.origin.place, {})[seen.look.origin.path] = new
-            snapshots.append(_snapshot(seen.look.origin, new))
+        origin, new = seen.look.origin, _mark(seen)
+        after.setdefault(origin.place, {})[origin.path] = new
+        if _is_news(new, _mark_of(marks, origin)):
+            snapshots.append(_snapshot(origin, new))
     return snapshots, after
 
 
@@ -91,7 +90,7 @@ def between(
     return [
         _snapshot(origin, mark)
         for origin in origins
-        if (mark := _mark_of(after, origin)) is not None and mark != _mark_of(before, origin)
+        if (mark := _mark_of(after, origin)) is not None and _is_news(mark, _mark_of(before, origin))
     ]
 
 
@@ -110,6 +109,10 @@ def tasks(snapshots: Iterable[Snapshot], *, most_bytes: int) -> list[list[Snapsh
 
 def _mark_of(marks: Mapping[str, Mapping[str, Mark]], origin: Origin) -> Mark | None:
     return marks.get(origin.place, {}).get(origin.path)
+
+
+def _is_news(mark: Mark, before: Mark | None) -> bool:
+    return before is None or mark.digest != before.digest
 
 
 def _looks_the_same(look: Look, mark: Mark | None) -> bool:

@@ -1,8 +1,8 @@
 """What is new in the event streams of a Redis: pure decisions about ranges of entry ids.
 
 Ids of a stream only ever grow, so what lies between two of them stays what it is, except that a stream forgets: old
-entries are trimmed away. Where that took entries which were not read yet, the plan says how many, as far as the counters
-of the server tell. A stream that was deleted and made anew is read from its start as a new generation.
+entries are trimmed away. Where that took entries which were not read yet, the plan says how many, as far as the
+counters of the server tell. A stream that was deleted and made anew is read from its start as a new generation.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def tasks(ranges: Iterable[Range], *, most_entries: int) -> list[list[Range]]:
     room = 0
     for one in ranges:
         for part in split(one, parts=-(-one.entries // most_entries)):
-            if part.entries > room:
+            if part.entries > room or not found:
                 found.append([])
                 room = most_entries
             found[-1].append(part)
@@ -139,7 +139,7 @@ def tasks(ranges: Iterable[Range], *, most_entries: int) -> list[list[Range]]:
 def split(whole: Range, *, parts: int) -> list[Range]:
     """The range in parts of equal time. No entry is in two of them."""
     begin, end = order(whole.after)[0], order(whole.upto)[0]
-    step = max(1, -(-(end - begin) // max(1, parts)))
+    step = max(1, (end - begin) // max(1, parts))
     cuts = [behind(milliseconds) for milliseconds in range(begin + step, end, step)]
     borders = [whole.after, *cuts, whole.upto]
     share = -(-whole.entries // (len(borders) - 1))

@@ -22,7 +22,7 @@ from queueyard.pipeline.schemas import RECORD
 from queueyard.pipeline.sources.arrow import record_batch
 from queueyard.pipeline.sources.looking import cannot_read, look
 from queueyard.pipeline.sources.reading import LookingReader, PlannedReader, partitions_of
-from queueyard.pipeline.sources.spans import HEAD_BYTES, Mark, Marks, Origin, Seen, Span, between, plan, split
+from queueyard.pipeline.sources.spans import Mark, Marks, Origin, Seen, Span, between, plan, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -48,10 +48,10 @@ class LineSource(DataSource):
     def schema(self) -> StructType:
         return RECORD
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         return _LineReader(_pieces(msgspec.json.decode(self.options["spans"], type=list[Span])))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         return _LineStreamReader(msgspec.json.decode(self.options["origins"], type=list[Origin]))
 
 
@@ -150,36 +150,6 @@ def _first_line_start(descriptor: int, start: int) -> int:
         if found >= 0 or not block:
             return position + found + 1 if found >= 0 else position
         position += len(block)
-    return 0
-
-
-def _look_at(origin: Origin) -> Seen | None:
-    try:
-        descriptor = os.open(origin.path, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    except OSError as fault:
-        raise cannot_read(origin.path, fault) from fault
-    try:
-        status = os.fstat(descriptor)
-        return Seen(
-            origin=origin,
-            inode=status.st_ino,
-            end=_behind_last_newline(descriptor, status.st_size),
-            head=os.pread(descriptor, HEAD_BYTES, 0),
-        )
-    finally:
-        os.close(descriptor)
-
-
-def _behind_last_newline(descriptor: int, size: int) -> int:
-    end = size
-    while end > 0:
-        start = max(0, end - _FROM_BEHIND_BYTES)
-        found = os.pread(descriptor, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
     return 0
 
 

@@ -39,6 +39,8 @@ def _look_at(origin: Origin) -> Seen | None:
             end=_behind_last_newline(descriptor, status.st_size),
             head=os.pread(descriptor, HEAD_BYTES, 0),
         )
+    except OSError as fault:
+        raise cannot_read(origin.path, fault) from fault
     finally:
         os.close(descriptor)
 

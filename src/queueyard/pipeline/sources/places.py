@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from queueyard.kernel.events import System
 from queueyard.pipeline.errors import SourceFailed
+from queueyard.pipeline.sources import digests
+from queueyard.pipeline.sources.feed_client import feeds_of
+from queueyard.pipeline.sources.redis_client import place_of
 from queueyard.pipeline.sources.spans import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from queueyard.pipeline.sources.feed_client import Feed
     from queueyard.yard.places import Place
 
 _QUEEN_FILES = {
@@ -20,6 +25,34 @@ _QUEEN_FILES = {
     "queen.reservations": "queen_reservations",
 }
 _ARCHIVE_GENERATION = -1_000_000
+
+
+_RUNFORGE_FOLDERS = {
+    "runforge.group": (".runforge/groups", "group.json"),
+    "runforge.result": (".ml/runs", "result.json"),
+}
+
+
+def snapshots_at(places: Iterable[Place]) -> list[digests.Origin]:
+    """Every file that is rewritten as a whole and is there."""
+    return [
+        origin
+        for place in places
+        if place.is_folder and place.system is System.RUNFORGE
+        for origin in _snapshots_of_runforge(place.at)
+    ]
+
+
+def secrets_of(places: Iterable[Place]) -> dict[str, str]:
+    """Every Redis: its name in the tables, and its URL with the login. SourceFailed for an address that is none."""
+    urls = [place.at for place in places if not place.is_folder and place.system is System.PANQUEUE]
+    return {place_of(url): url for url in urls}
+
+
+def feeds_at(places: Iterable[Place]) -> list[Feed]:
+    """Every feed of every server. SourceFailed for an address that is none."""
+    urls = [place.at for place in places if not place.is_folder and place.system is System.OPS]
+    return [feed for url in urls for feed in feeds_of(url)]
 
 
 def origins_of(places: Iterable[Place]) -> list[Origin]:
@@ -62,3 +95,14 @@ def _of_ops(root: Path) -> Iterator[Origin]:
             yield Origin(stream=stream, place=str(root), path=str(path))
     for path in sorted(root.glob("**/events.jsonl")):
         yield Origin(stream="ops.events", place=str(root), path=str(path))
+
+
+def _snapshots_of_runforge(root: str) -> Iterator[digests.Origin]:
+    yield digests.Origin(stream="runforge.queue", place=root, path=f"{root}/.runforge/queue/queue.json")
+    for stream, (folder, name) in _RUNFORGE_FOLDERS.items():
+        try:
+            found = sorted(os.listdir(f"{root}/{folder}"))  # noqa: PTH208  a workspace may have many thousand runs
+        except FileNotFoundError:
+            continue
+        for one in found:
+            yield digests.Origin(stream=stream, place=root, path=f"{root}/{folder}/{one}/{name}")

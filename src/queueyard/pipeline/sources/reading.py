@@ -1,4 +1,4 @@
-"""What the sources have in common towards Spark: work as JSON in an option, and micro-batches by look and plan."""
+"""What the sources have in common towards Spark: work as JSON, and micro-batches by look and plan."""
 
 from __future__ import annotations
 
@@ -17,13 +17,8 @@ if TYPE_CHECKING:
 _SeenT = TypeVar("_SeenT")
 
 
-def as_text(work: Any) -> str:
-    """Work in an option; options of Spark are texts."""
-    return msgspec.json.encode(work).decode()
-
-
 def partitions_of(pieces: Iterable[msgspec.Struct | list[Any]]) -> list[InputPartition]:
-    return [InputPartition(as_text(piece)) for piece in pieces]
+    return [InputPartition(msgspec.json.encode(piece).decode()) for piece in pieces]
 
 
 class PlannedReader(DataSourceReader):

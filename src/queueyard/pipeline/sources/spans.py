@@ -49,8 +49,9 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     inode: int
     offset: int
     generation: int
-    #: of its first bytes, as many as were read, at most HEAD_BYTES
+    #: of its first bytes, and of how many: those of whole lines, at most HEAD_BYTES
     fingerprint: str
+    head_bytes: int = 0
     #: where the range that led here began
     since: int = 0
 
@@ -73,7 +74,8 @@ Marks = dict[str, Mark]
 
 def plan(marks: Mapping[str, Mark], files: Iterable[Seen], *, most_bytes: int) -> tuple[list[Span], Marks]:
     """(what to read, the marks behind it); at most so many bytes."""
-    by_inode = {mark.inode: mark for mark in marks.values()}
+    # A file that was renamed may have two marks: under its old name, and further on under its new one.
+    by_inode = {mark.inode: mark for mark in sorted(marks.values(), key=lambda mark: mark.offset)}
     after: Marks = dict(marks)
     spans: list[Span] = []
     left = most_bytes
@@ -84,11 +86,13 @@ def plan(marks: Mapping[str, Mark], files: Iterable[Seen], *, most_bytes: int) -
         if end <= start:
             continue
         left -= end - start
+        head_bytes = min(file.end, HEAD_BYTES)
         after[path] = Mark(
             inode=file.inode,
             offset=end,
             generation=generation,
-            fingerprint=fingerprint(file.head, end),
+            fingerprint=fingerprint(file.head, head_bytes),
+            head_bytes=head_bytes,
             since=start,
         )
         spans.append(_span(file.origin, after[path]))
@@ -110,8 +114,8 @@ def split(span: Span, *, most_bytes: int) -> list[Span]:
     return [msgspec.structs.replace(span, start=start, end=min(start + most_bytes, span.end)) for start in starts]
 
 
-def fingerprint(head: bytes, offset: int) -> str:
-    return sha256(head[: min(offset, HEAD_BYTES)]).hexdigest()[:16]
+def fingerprint(head: bytes, count: int) -> str:
+    return sha256(head[:count]).hexdigest()[:16]
 
 
 def _span(origin: Origin, mark: Mark) -> Span:
@@ -136,5 +140,7 @@ def _where_to_start(file: Seen, here: Mark | None, elsewhere: Mark | None) -> tu
 
 def _is_same_grown(file: Seen, mark: Mark) -> bool:
     return (
-        file.inode == mark.inode and file.end >= mark.offset and fingerprint(file.head, mark.offset) == mark.fingerprint
+        file.inode == mark.inode
+        and file.end >= mark.offset
+        and fingerprint(file.head, mark.head_bytes) == mark.fingerprint
     )

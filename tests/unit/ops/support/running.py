@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STOPS_WITHIN_S = 30
-SPACES = 160
-
-
+SPACES = 200
 _SPACES = [word for number in range(SPACES) for word in ("--space", f"space{number}")]
 
 
@@ -201,9 +199,9 @@ class ScriptClient:
         assert answer.code == code, answer
         return answer.json
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, command: list[str] | None = None) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [find_script("jolli-ops"), *words],
+            [*(command or [os.fspath(find_script("jolli-ops"))]), *words],
             cwd=self.workspace,
             env=clean_environment(self.workspace, **self.environment),
             stdin=subprocess.DEVNULL,

@@ -29,7 +29,8 @@ from queueyard.ops.errors import TransportFailed
 from queueyard.ops.ledger import Ledger, Push, SpaceName
 from queueyard.ops.preparing import prepare
 from queueyard.ops.problems import Problem
-from queueyard.ops.records import Limits, Op, OpType, Scope
+from queueyard.ops.pulling import PULL_PATH
+from queueyard.ops.records import Limits, Op, OpType, PullRequest, Scope
 from queueyard.ops.service import Ops
 from queueyard.ops.settings import OpsSettings
 from queueyard.ops.store import QUARANTINE, Queue
@@ -123,6 +124,10 @@ class SimulatedServer:
             return _reply(problem)
         return Reply(status=200, headers={}, body=msgspec.json.encode(status))
 
+    def pull(self, body: bytes) -> Reply:
+        asked = msgspec.structs.replace(msgspec.json.decode(body, type=PullRequest), limit=7)
+        return Reply(status=200, headers={}, body=msgspec.json.encode(views.pull(self.ledger, SPACE, asked)))
+
     def _check_replay(self, body: bytes, answer: bytes) -> None:
         first = [before for sent, before in self.committed if sent == body]
         if first != [answer]:
@@ -161,8 +166,10 @@ class Wire:
         world = self._world
         if method == "GET":
             return world.server.status(path.removeprefix(REQUEST_PATH))
-        assert path == PUSH_PATH
         assert body is not None
+        if path == PULL_PATH:
+            return world.server.pull(body)
+        assert path == PUSH_PATH
         world.deliver_late_copies()
         try:
             reply = world.server.push(body, dies_at_commit=fault == "server dies before commit")
@@ -234,9 +241,9 @@ class ClientFiles(Files):
 
 
 class Client:
-    """One queue without a folder, and the process that works on it, again and again."""
+    """One queue, and the process that works on it, again and again."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, workspace: str = "") -> None:
         self._world = world
         self.name = name
         self.folder = world.root / name
@@ -244,6 +251,7 @@ class Client:
         #: op id -> op, for everything that a plan has accepted
         self.accepted: dict[str, Op] = {}
         self.torn: set[str] = set()
+        self._scope = Scope(server="http://sim", space="default", workspace=workspace)
         self._files = ClientFiles(world)
 
     @property
@@ -253,7 +261,7 @@ class Client:
         self._files = ClientFiles(world)
         queue = Queue(self.folder, clock=world.clock, files=self._files, writers=1)
         return Ops(
-            Scope(server="http://sim", space="default", workspace=""),
+            self._scope,
             queue,
             OpsSettings(batch_ops=25, batch_bytes=world.dice.choice([1024, 1024, 4096]), retry_for="20s"),
             connect=lambda: Wire(world, self),
@@ -314,20 +322,23 @@ class World:
         self.late_copies: list[bytes] = []
         self.calm = False
         self._ids = 0
-        self._share = self.dice.choice([0.02, 0.1, 0.3])
-        self._disk_share = self.dice.choice([0.0, 0.002, 0.01])
+        self.wire_share = self.dice.choice([0.02, 0.1, 0.3])
+        self.disk_share = self.dice.choice([0.0, 0.002, 0.01])
         self._tears = self.dice.random() < 0.4
-        self.clients = [Client(self, f"client{number}") for number in range(self.dice.choice([1, 2, 3]))]
+        self.clients = self.make_clients()
+
+    def make_clients(self) -> list[Client]:
+        return [Client(self, f"client{number}") for number in range(self.dice.choice([1, 2, 3]))]
 
     def new_id(self) -> str:
         self._ids += 1
         return f"ID{self._ids:06d}"
 
     def draw_wire_fault(self) -> str | None:
-        return self.dice.choice(WIRE_FAULTS) if not self.calm and self.dice.random() < self._share else None
+        return self.dice.choice(WIRE_FAULTS) if not self.calm and self.dice.random() < self.wire_share else None
 
     def draw_disk_fault(self) -> str | None:
-        if self.calm or self.dice.random() >= self._disk_share:
+        if self.calm or self.dice.random() >= self.disk_share:
             return None
         return self.dice.choice(["client dies", "client dies", "disk full"])
 
@@ -379,6 +390,12 @@ class World:
 
     def violations(self) -> list[str]:
         """Every broken promise; empty for a run as it should be."""
+        found = self.server_violations()
+        for client in self.clients:
+            found += self._violations_of(client)
+        return found
+
+    def server_violations(self) -> list[str]:
         found = list(self.server.faults)
         feed = views.feed(self.server.ledger, SPACE, after=0, limit=5_000).entries
         if [entry.seq for entry in feed] != list(range(1, len(feed) + 1)):
@@ -392,8 +409,6 @@ class World:
             again = self.server.push(body)
             if (again.status, again.body) != (200, first):
                 found.append(f"a replay gives {again}, the first answer was {first!r}")
-        for client in self.clients:
-            found += self._violations_of(client)
         return found
 
     def _violations_of(self, client: Client) -> list[str]:
@@ -417,11 +432,11 @@ class World:
 
 
 @contextmanager
-def simulated(seed: int, folder: Path) -> Iterator[World]:
+def simulated(seed: int, folder: Path, kind: type[World] = World) -> Iterator[World]:
     """One world, played to its end, and cleared away afterwards."""
     root = folder / f"seed{seed}"
     root.mkdir()
-    world = World(seed, root)
+    world = kind(seed, root)
     try:
         world.play()
         yield world

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
-if TYPE_CHECKING:
-    import random
+from queueyard.ops import Ops, pull, resume
+from unit.ops.support.running import SPACES, RunningServer, ScriptClient
 
-    from unit.ops.support.running import RunningServer, ScriptClient
+if TYPE_CHECKING:
+    from pathlib import Path
+    import random
 
 #: a server that kills itself at a commit: before it, or right after it
 _SUICIDE = """
@@ -41,6 +45,85 @@ main(prog_name="jolli-ops")
 def suicidal(nth: int, when: str) -> list[str]:
     """The command of a server that dies before or after its n-th batch is committed."""
     return [sys.executable, "-c", _SUICIDE, str(nth), when]
+
+
+#: a client that kills itself at a step of its files or of an exchange, each of them counted before and after
+_SUICIDE_OF_A_CLIENT = """
+import os, signal, sys, threading
+from queueyard.kernel.atomic import Files
+from queueyard.ops.cli import main
+from queueyard.ops.transport import HttpTransport
+left, guard = [int(sys.argv.pop(1))], threading.Lock()
+def step():
+    with guard:
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+def dying(real):
+    def act(*args, **kwargs):
+        step()
+        done = real(*args, **kwargs)
+        step()
+        return done
+    return act
+for name in ("open", "write", "truncate", "fsync", "rename", "unlink", "fsync_folder", "close"):
+    setattr(Files, name, dying(getattr(Files, name)))
+HttpTransport.exchange = dying(HttpTransport.exchange)
+main(prog_name="jolli-ops")
+"""
+
+
+def dying_client(nth: int) -> list[str]:
+    """The command of a client that is gone at its n-th step, by a signal that nobody can catch."""
+    return [sys.executable, "-c", _SUICIDE_OF_A_CLIENT, str(nth)]
+
+
+def violations_of_a_dying_client(server: RunningServer, home: Path, nth: int) -> list[str] | None:
+    """What is broken after a push that died at its n-th step and a second one that did not; None if it did not die."""
+    assert nth < SPACES, "there is no space for so many steps"
+    space = f"space{nth}"
+    client = ScriptClient(home, server.url, space)
+    write_files(client, 60)
+    died = client.start("push", "--batch-ops", "25", command=dying_client(nth))
+    died.communicate()
+    if died.returncode != -signal.SIGKILL:
+        return None
+    client.json("push", "--batch-ops", "25")
+    return violations(server, client, 60, space=space)
+
+
+def violations_of_a_dying_pull(server: RunningServer, folder: Path, nth: int) -> list[str] | None:
+    """What is broken after a pull that died at its n-th step and one after others went on; None if it did not die."""
+    assert nth < SPACES, "there is no space for so many steps"
+    writer, reader = (ScriptClient(folder / name, server.url, f"space{nth}") for name in ("writer", "reader"))
+    theirs = _library(writer)
+    write_files(writer, 4)
+    theirs.plan()
+    resume(theirs)
+    died = reader.start("pull", command=dying_client(nth))
+    died.communicate()
+    if died.returncode != -signal.SIGKILL:
+        return None
+    (writer.workspace / "00000.md").unlink()
+    (writer.workspace / "00001.md").rename(writer.workspace / "moved.md")
+    writer.write("00002.md", "changed")
+    theirs.plan()
+    resume(theirs)
+    ours = _library(reader)
+    pulled = pull(ours)
+    found = [f"conflict: {one.server_path}" for one in pulled.conflicts]
+    found += ["the folders differ"] if _texts(reader) != _texts(writer) else []
+    found += [f"would be sent: {path}" for path in ours.plan(dry_run=True).paths]
+    return found
+
+
+def _library(client: ScriptClient) -> Ops:
+    return Ops.open(client.workspace, environment=client.environment)
+
+
+def _texts(client: ScriptClient) -> dict[str, str]:
+    # A temporary file of the pull that was killed may lie there; nobody sends it.
+    return {path.name: path.read_text() for path in client.workspace.iterdir() if not path.name.startswith(".")}
 
 
 def write_files(client: ScriptClient, count: int) -> None:
@@ -81,12 +164,13 @@ def kill_clients(client: ScriptClient, dice: random.Random, kills: int) -> int:
 
 
 class ServerKiller:
-    """Kills the server at random moments and starts it again, so many times, or until it is told to stop."""
+    """Kills the server after some batches, at a random moment, and starts it again, until it is told to stop."""
 
-    def __init__(self, server: RunningServer, dice: random.Random, *, longest_life_s: float, most: int) -> None:
+    def __init__(self, server: RunningServer, dice: random.Random, *, most_batches: int, most: int) -> None:
+        """`most_batches`: so many are answered at most in one life, or a few more; `most`: so many kills."""
         self._server = server
         self._dice = dice
-        self._longest_life_s = longest_life_s
+        self._most_batches = most_batches
         self._most = most
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -101,10 +185,24 @@ class ServerKiller:
         self._thread.join()
 
     def _run(self) -> None:
-        while self.kills < self._most and not self._stop.wait(self._dice.uniform(0.05, self._longest_life_s)):
+        while self.kills < self._most and self._has_lived():
             self._server.kill()
             self.kills += 1
             self._server.start()
+
+    def _has_lived(self) -> bool:
+        """Wait until the server has answered its share; False if it is not needed any more."""
+        share = self._dice.randint(1, self._most_batches)
+        while not self._stop.wait(self._dice.uniform(0.0, 0.02)):
+            if _answered(self._server) >= share:
+                return True
+        return False
+
+
+def _answered(server: RunningServer) -> int:
+    """Batches that the server has answered since it was started."""
+    told = server.ask("GET", "/metrics").body.decode()
+    return sum(map(int, re.findall(r"jolli_ops_batches_total\{.*\} (\d+)", told)))
 
 
 def completed_bodies(client: ScriptClient) -> list[bytes]:

@@ -1,5 +1,6 @@
 -- One change of one job, told in the queue's stream. `longest` is the field `events` of meta: false where events are
--- switched off, and then nothing is written. `reason` and `group` (the concurrency key) may be missing.
+-- switched off, and then nothing is written. `reason` and `group` (the concurrency key) may be missing. A stream that
+-- cannot be written, because somebody else's data stands there, stops nothing.
 local function tell(stream, longest, kind, id, attempt, actor, reason, group)
   if longest then
     local more = {}
@@ -8,7 +9,7 @@ local function tell(stream, longest, kind, id, attempt, actor, reason, group)
       more[#more + 1] = 'group'
       more[#more + 1] = group
     end
-    redis.call('XADD', stream, 'MAXLEN', '~', longest, '*', 'kind', kind, 'item', id, 'attempt', attempt or 1,
+    redis.pcall('XADD', stream, 'MAXLEN', '~', longest, '*', 'kind', kind, 'item', id, 'attempt', attempt or 1,
       'actor', actor, unpack(more))
   end
 end

@@ -9,9 +9,15 @@ local function key_limit(key)
   return tonumber(own or key_mode[2] or 1)
 end
 
+-- nil where somebody else's data stands in the place of the list.
+local function waiting_of(key)
+  local length = redis.pcall('LLEN', k_lists .. key)
+  return type(length) == 'number' and length or nil
+end
+
 local function settle(key)
   local active = tonumber(redis.call('HGET', k_active, key) or 0)
-  if active < key_limit(key) and redis.call('LLEN', k_lists .. key) > 0 then
+  if active < key_limit(key) and (waiting_of(key) or 0) > 0 then
     if not redis.call('ZSCORE', k_ready, key) then
       redis.call('ZADD', k_ready, redis.call('HINCRBY', meta, 'seq', 1), key)
     end

@@ -1,6 +1,16 @@
 -- Put a job where the workers take it from. Global mode: the back of the one list, as the public implementation does.
 -- Keyed mode: the back of its key's list, or the front for work that had already begun. Needs: keyed, settle,
--- k_lists, waiting.
+-- waiting_of, k_lists, waiting. `may_line_up` is asked first: where somebody else's data stands in the place of a list, the job must
+-- stay where it is.
+redis.call('LLEN', waiting)
+if keyed then
+  redis.call('HLEN', k_active)
+  redis.call('ZCARD', k_ready)
+  redis.call('HLEN', k_limits)
+end
+local function may_line_up(key)
+  return not keyed or waiting_of(key or '') ~= nil
+end
 local function line_up(prefix, id, to_front)
   if not keyed then
     redis.call('LPUSH', waiting, id)

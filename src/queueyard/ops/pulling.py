@@ -7,6 +7,7 @@ only by what was pulled, never by the answer to a push, which knows nothing of w
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,10 +15,10 @@ import msgspec
 from queueyard.kernel.clock import to_rfc3339
 from queueyard.kernel.errors import QueueyardError, UnsafePath, UsageFault
 from queueyard.ops.errors import BadServerPath, UnknownItem
-from queueyard.ops.folder_rules import Pull, Shelf, judge_pull
+from queueyard.ops.folder_rules import Pull, Shelf, is_echo, judge_pull
 from queueyard.ops.ignores import conflict_copy_name
 from queueyard.ops.names import server_path
-from queueyard.ops.records import Conflict, PulledFile, PullRequest, PullResponse, Tracked
+from queueyard.ops.records import Conflict, NotedOp, PulledFile, PullRequest, PullResponse, Tracked
 from queueyard.ops.retries import Asking, refused
 from queueyard.ops.rules import content_hash
 
@@ -46,7 +47,7 @@ def pull(ops: Ops, *, everything: bool = False) -> Pulled:
     Refused if the server refuses the caller, TransportFailed if it does not answer.
     """
     folder = ops.folder
-    with ops.queue.locked(), ops.asking() as asking:
+    with ops.up_to_date(), ops.asking() as asking:
         return _Puller(ops, folder, everything=everything).pull(asking)
 
 
@@ -59,14 +60,20 @@ class _Puller:
         self._shelf = Shelf(workspace.tracked)
         self._conflicts = dict(workspace.conflicts)
         self._cursor = 0 if everything else workspace.cursor
+        self._on_their_way: dict[str, list[NotedOp]] = {}
+        for op in ops.queue.on_their_way():
+            self._on_their_way.setdefault(op.file_id, []).append(op)
         self._done = Pulled()
+        #: what is noted as about to be written
+        self._coming: list[Tracked] = []
         #: changes that want a path which another file of the server still has here
         self._later: list[PulledFile] = []
 
     def pull(self, asking: Asking) -> Pulled:
         cursor, more = self._cursor, True
         while more:
-            page = _page(asking, cursor)
+            page = _page(asking, PullRequest(since_cursor=cursor, tombstones=bool(self._shelf.by_path)))
+            self._announce(page.changes)
             for change in page.changes:
                 self._take_or_wait(change)
             more, cursor = page.more, page.new_cursor
@@ -77,6 +84,16 @@ class _Puller:
         self._save(cursor)
         self._done.cursor = cursor
         return self._done
+
+    def _announce(self, changes: list[PulledFile]) -> None:
+        """Note what is about to be written, so that whoever comes after our death does not take it for the user's."""
+        for change in changes:
+            if not change.deleted and not isinstance(change.content, msgspec.UnsetType):
+                with suppress(BadServerPath):
+                    path = server_path(change.server_path)
+                    self._coming.append(_tracked(change, path, content_hash(change.content)))
+        if self._coming:
+            self._ops.queue.note_coming(self._coming)
 
     def _take_or_wait(self, change: PulledFile) -> None:
         owner = self._shelf.by_path.get(change.server_path)
@@ -94,6 +111,9 @@ class _Puller:
 
     def _bring(self, change: PulledFile) -> None:
         path = server_path(change.server_path)
+        if own := next((op for op in self._on_their_way.get(change.file_id, ()) if is_echo(change, op)), None):
+            self._shelf.take(own, change.version)
+            return
         known = self._shelf.get(change.file_id)
         here = self._folder.hash_of(known.server_path) if known else None
         there = here if known and known.server_path == path else self._folder.hash_of(path)
@@ -159,6 +179,9 @@ class _Puller:
         )
         if after != workspace:
             self._ops.queue.save_workspace(after)
+        if self._coming:
+            self._ops.queue.forget_coming()
+            self._coming.clear()
 
 
 # --- decisions -------------------------------------------------------------------------------------------------------
@@ -174,7 +197,7 @@ def resolve(ops: Ops, path: str, *, keep: str) -> Conflict:
 
     UnknownItem if there is no conflict about that path.
     """
-    with ops.queue.locked():
+    with ops.up_to_date():
         workspace = ops.queue.workspace()
         conflict = next((one for one in workspace.conflicts.values() if path in {one.server_path, one.file_id}), None)
         if conflict is None:
@@ -231,8 +254,8 @@ def _take_theirs(folder: Folder, shelf: Shelf, conflict: Conflict) -> None:
     )
 
 
-def _page(asking: Asking, cursor: int) -> PullResponse:
-    reply, _ = asking.ask("POST", PULL_PATH, msgspec.json.encode(PullRequest(since_cursor=cursor)))
+def _page(asking: Asking, wanted: PullRequest) -> PullResponse:
+    reply, _ = asking.ask("POST", PULL_PATH, msgspec.json.encode(wanted))
     if reply.status != 200:
         raise refused(reply)
     try:

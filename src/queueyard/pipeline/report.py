@@ -1,0 +1,248 @@
+"""One self-contained HTML page and one PNG per chart, from the gold tables. Needs no Spark and no Java.
+
+Every chart is also there as a table. All text that came from a system is escaped: a subject, a reason or a name can be
+anything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from html import escape
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+import msgspec
+
+from queueyard.kernel.atomic import replace_file
+from queueyard.pipeline.delta import DeltaLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+Row = dict[str, Any]
+_MOST_BARS = 15
+_MOST_TABLE_ROWS = 200
+_STYLE = """
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+svg { width: 100%; height: auto; background: #fff; border-radius: .5rem; }
+table { border-collapse: collapse; font-size: .85rem; display: block; overflow-x: auto; }
+th, td { padding: .2rem .6rem; border-bottom: 1px solid #8884; text-align: left; white-space: nowrap; }
+section { margin: 3rem 0; }
+"""
+
+
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """One picture of one table."""
+
+    name: str
+    title: str
+    table: str
+    draw: Callable[[Axes, list[Row]], None]
+    #: which rows of the table
+    keep: Callable[[Row], bool] = lambda _: True
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written."""
+
+    page: str
+    pictures: list[str]
+
+
+def write_report(home: str, folder: Path) -> Report:
+    """Make the folder, the page and the pictures. A table without rows has a sentence instead of a picture."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sections: list[str] = []
+    pictures: list[str] = []
+    for chart in CHARTS:
+        rows = [row for row in read_rows(home, chart.table) if chart.keep(row)]
+        if rows:
+            figure = _drawn(chart, rows)
+            path = folder / f"{chart.name}.png"
+            figure.savefig(path, dpi=120)
+            pictures.append(str(path))
+            sections.append(_section(chart, _svg(figure), rows))
+        else:
+            sections.append(f"<section><h2>{escape(chart.title)}</h2><p>Nothing to show yet.</p></section>")
+    page = folder / "index.html"
+    replace_file(page, _page(home, sections).encode())
+    return Report(page=str(page), pictures=pictures)
+
+
+def read_rows(home: str, table: str) -> list[Row]:
+    """All rows of a gold table, as the last run committed them."""
+    found: list[Row] = DeltaLog(f"{home}/{table}").read_rows()
+    return found
+
+
+def _drawn(chart: Chart, rows: list[Row]) -> Figure:
+    # A salt of our own: otherwise two pages of the same tables differ in the names inside their pictures.
+    with mpl.rc_context({"svg.hashsalt": "queueyard", "svg.fonttype": "none"}):
+        figure = Figure(figsize=(9, 3.6), layout="constrained")
+        axes = figure.subplots()
+        axes.set_title(chart.title, loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+        chart.draw(axes, rows)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _svg(figure: Figure) -> str:
+    buffer = StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _section(chart: Chart, svg: str, rows: list[Row]) -> str:
+    columns = list(rows[0])
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(_cell(row[column]))}</td>' for column in columns)}</tr>"
+        for row in rows[:_MOST_TABLE_ROWS]
+    )
+    more = f"<p>{len(rows) - _MOST_TABLE_ROWS} more rows.</p>" if len(rows) > _MOST_TABLE_ROWS else ""
+    return (
+        f"<section><h2>{escape(chart.title)}</h2>{svg}<details><summary>As a table</summary>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</details></section>"
+    )
+
+
+def _page(home: str, sections: Iterable[str]) -> str:
+    return (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>Queueyard report</title><style>{_STYLE}</style></head>"
+        f"<body><h1>Queueyard report</h1><p>Tables: {escape(home)}</p>{''.join(sections)}</body></html>\n"
+    )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+# --- the charts ------------------------------------------------------------------------------------------------------
+
+
+def _of_grain(grain: str) -> Callable[[Row], bool]:
+    return lambda row: row["grain"] == grain
+
+
+def _throughput(axes: Axes, rows: list[Row]) -> None:
+    for system, own in _by(rows, "system").items():
+        buckets = _summed(own, "bucket_at", "succeeded")
+        axes.plot(list(buckets), list(buckets.values()), marker="o", markersize=3, label=system)
+    axes.set_ylabel("succeeded per hour")
+
+
+def _durations(axes: Axes, rows: list[Row]) -> None:
+    rows = sorted(rows, key=lambda row: -(row["p95_s"] or 0))[:_MOST_BARS]
+    names = [f"{row['system']} {row['queue']} {row['measure']}" for row in rows]
+    axes.barh(names, [row["p95_s"] or 0 for row in rows], color="#9ecae1", label="p95")
+    axes.barh(names, [row["p50_s"] or 0 for row in rows], color="#3182bd", label="p50")
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds")
+
+
+def _failures(axes: Axes, rows: list[Row]) -> None:
+    reasons = _summed(rows, "reason", "failures")
+    most = sorted(reasons.items(), key=lambda pair: -pair[1])[:_MOST_BARS]
+    axes.barh([str(reason or "no reason")[:60] for reason, _ in most], [count for _, count in most], color="#de2d26")
+    axes.invert_yaxis()
+    axes.set_xlabel("failures")
+
+
+def _fairness(axes: Axes, rows: list[Row]) -> None:
+    for queue, own in _by(rows, "queue").items():
+        own.sort(key=lambda row: row["bucket_at"])
+        times, values = [row["bucket_at"] for row in own], [row["jain_services"] for row in own]
+        axes.plot(times, values, marker="o", markersize=3, label=queue)
+    axes.set_ylim(0, 1.05)
+    axes.set_ylabel("Jain index of starts")
+
+
+def _landing(axes: Axes, rows: list[Row]) -> None:
+    rows = sorted(rows, key=lambda row: row["day"])
+    days = [str(row["day"]) for row in rows]
+    axes.bar(days, [row["land_p95_s"] or 0 for row in rows], color="#a1d99b", label="p95")
+    axes.bar(days, [row["land_p50_s"] or 0 for row in rows], color="#31a354", label="p50")
+    axes.set_ylabel("seconds to land")
+
+
+def _agents(axes: Axes, rows: list[Row]) -> None:
+    rows = sorted(rows, key=lambda row: -(row["sent"] + row["received"]))[:_MOST_BARS]
+    names = [row["agent"] for row in rows]
+    axes.bar(names, [row["received"] for row in rows], color="#bcbddc", label="received")
+    axes.bar(names, [row["sent"] for row in rows], color="#756bb1", width=0.4, label="sent")
+    axes.set_ylabel("messages")
+
+
+def _contention(axes: Axes, rows: list[Row]) -> None:
+    pairs: dict[str, float] = defaultdict(float)
+    for row in rows:
+        pairs[f"{row['waiter']} for {row['holder']}"] += row["overlap_s"] or 0
+    most = sorted(pairs.items(), key=lambda pair: -pair[1])[:_MOST_BARS]
+    axes.barh([name for name, _ in most], [seconds for _, seconds in most], color="#fd8d3c")
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds of overlap")
+
+
+def _sync(axes: Axes, rows: list[Row]) -> None:
+    for space, own in _by(rows, "space").items():
+        own.sort(key=lambda row: row["day"])
+        axes.plot([str(row["day"]) for row in own], [row["lag_p95_s"] or 0 for row in own], marker="o", label=space)
+    axes.set_ylabel("p95 seconds until answered")
+
+
+def _by(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[str(row[column])].append(row)
+    return dict(sorted(found.items()))
+
+
+def _summed(rows: Sequence[Row], key: str, value: str) -> dict[Any, int]:
+    sums: dict[Any, int] = defaultdict(int)
+    for row in rows:
+        sums[row[key]] += row[value] or 0
+    return dict(sorted(sums.items(), key=lambda pair: str(pair[0])))
+
+
+CHARTS = (
+    Chart(
+        name="throughput",
+        title="What succeeded, per hour",
+        table="gold/throughput",
+        draw=_throughput,
+        keep=_of_grain("hour"),
+    ),
+    Chart(
+        name="durations",
+        title="Waiting and running",
+        table="gold/durations",
+        draw=_durations,
+        keep=lambda row: row["scope"] == "queue",
+    ),
+    Chart(name="failures", title="Failures by reason", table="gold/failures", draw=_failures),
+    Chart(
+        name="fairness",
+        title="Fairness between groups",
+        table="gold/fairness",
+        draw=_fairness,
+        keep=_of_grain("hour"),
+    ),
+    Chart(name="landing", title="Time to land", table="gold/landing", draw=_landing),
+    Chart(name="agents", title="Messages of agents", table="gold/agents", draw=_agents),
+    Chart(name="contention", title="Who waited for whose files", table="gold/contention", draw=_contention),
+    Chart(name="sync", title="How far sync lags", table="gold/sync", draw=_sync),
+)

@@ -1,0 +1,173 @@
+"""Runs over real files of queen: what is new is read once, and a death at any commit changes nothing in the end."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queueyard.kernel.errors import LockTimeout
+from queueyard.kernel.events import System
+from queueyard.kernel.locks import FileLock
+from queueyard.pipeline.delta import DeltaLog
+from queueyard.pipeline.errors import SourceFailed, TableTooNew
+from queueyard.pipeline.gold import METRICS
+from queueyard.pipeline.names import GOLD_NAMES, TABLE_NAMES
+from queueyard.pipeline.run import run
+from queueyard.pipeline.schemas import LINES, QUARANTINE, SILVER
+from queueyard.pipeline.warehouse import VIEW_NAMES, Warehouse
+from queueyard.queen import Queen
+from queueyard.yard.places import Place
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+class _Death(BaseException):
+    """What a kill looks like from inside."""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    (folder / ".beads").mkdir(parents=True)
+    _work(folder, "first")
+    return folder
+
+
+def test_what_is_new_is_read_and_then_nothing_is(spark: SparkSession, repository: Path, tmp_path: Path) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+    places = [Place(system=System.QUEEN, at=str(repository))]
+
+    first = run(house, places)
+    again = run(house, places)
+
+    assert (len(first.batches), first.quarantined, again.batches) == (1, 0, [])
+    assert house.view("messages").count() == 2
+    kinds = sorted(row["kind"] for row in house.view("events").collect())
+    assert kinds == ["queued", "queued", "read", "released", "started"]
+    assert {name: DeltaLog(f"{house.home}/{name}").batch() for name in GOLD_NAMES} == dict.fromkeys(GOLD_NAMES, 0)
+
+
+def test_a_line_that_makes_no_sense_is_kept_with_the_reason(
+    spark: SparkSession, repository: Path, tmp_path: Path
+) -> None:
+    with (repository / ".beads" / "queen_messages.jsonl").open("a") as stream:
+        stream.write('rubbish\n{"id": "qm-1", "read": "yes"}\n{"no": "id"}\n{"_migration": {"to": 2}}\n{"torn')
+    house = Warehouse(spark, str(tmp_path / "home"))
+
+    done = run(house, [Place(system=System.QUEEN, at=str(repository))])
+
+    assert done.quarantined == 3
+    reasons = {row["raw"]: row["reason"] for row in house.quarantine.read().collect()}
+    assert reasons == {
+        "rubbish": "cannot be read",
+        '{"id": "qm-1", "read": "yes"}': "cannot be read",
+        '{"no": "id"}': "no id",
+    }
+
+
+def test_a_death_at_any_commit_leaves_the_same_tables_in_the_end(
+    spark: SparkSession, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every commit of two batches is died at, before and behind it; the next run goes on."""
+    places = [Place(system=System.QUEEN, at=str(repository))]
+    house = Warehouse(spark, str(tmp_path / "home"))
+    commits = count()
+    died = 0
+    real = DeltaLog.commit
+
+    def die_once_per_commit(log: DeltaLog, *arguments: Any, **options: Any) -> None:
+        nonlocal died
+        step = next(commits)
+        # Before a commit, behind the next, then a rest in which the run gets on.
+        if step % 3 == 0:
+            died += 1
+            raise _Death
+        real(log, *arguments, **options)
+        if step % 3 == 1:
+            died += 1
+            raise _Death
+
+    def run_to_the_end() -> None:
+        while True:
+            try:
+                run(house, places)
+            except _Death:
+                continue
+            return
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaLog, "commit", die_once_per_commit)
+        run_to_the_end()
+        _work(repository, "second")
+        run_to_the_end()
+    assert died > 20
+
+    undisturbed = Warehouse(spark, str(tmp_path / "undisturbed"))
+    run(undisturbed, places)
+    for name in VIEW_NAMES:
+        assert _rows(house, name) == _rows(undisturbed, name), name
+    for metric in METRICS:
+        mine, theirs = (_gold(one, metric.spec.name) for one in (house, undisturbed))
+        assert mine == theirs, metric.name
+
+
+def test_two_runs_at_once_are_one_run_and_one_refusal(spark: SparkSession, repository: Path, tmp_path: Path) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+
+    with FileLock(tmp_path / "home" / "lock"), pytest.raises(LockTimeout, match=r"pid \d+"):
+        run(house, [Place(system=System.QUEEN, at=str(repository))])
+
+
+def test_a_place_that_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+
+    with pytest.raises(SourceFailed, match="there is no queen at") as refused:
+        run(house, [Place(system=System.QUEEN, at=str(tmp_path / "gone"))])
+
+    assert refused.value.hint is not None
+    assert "queueyard remove" in refused.value.hint
+
+
+def test_a_table_of_a_newer_version_is_not_touched(
+    spark: SparkSession, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+    places = [Place(system=System.QUEEN, at=str(repository))]
+    with monkeypatch.context() as patch:
+        patch.setattr("queueyard.pipeline.delta.LAYOUT", 2)
+        run(house, places)
+
+    with pytest.raises(TableTooNew, match="layout 2"):
+        run(house, places)
+
+
+def test_the_names_of_tables_are_those_of_the_schemas() -> None:
+    known = [LINES.name, QUARANTINE.name, *(spec.name for spec in SILVER), *(metric.spec.name for metric in METRICS)]
+
+    assert sorted(TABLE_NAMES) == sorted(known)
+
+
+def _work(repository: Path, word: str) -> None:
+    with (
+        Queen.open(repository, agent="ana", environment={}) as ana,
+        Queen.open(repository, agent="ben", environment={}) as ben,
+    ):
+        (message,) = ana.send("ben", f"{word} message")
+        ben.read(message.id)
+        ben.reply(message.id, "yes")
+        ana.reserve([f"src/{word}/**"])
+        ana.unreserve(f"src/{word}/**")
+
+
+def _rows(house: Warehouse, view: str) -> list[str]:
+    return sorted(map(str, house.view(view).collect()))
+
+
+def _gold(house: Warehouse, name: str) -> list[str]:
+    return sorted(map(str, DeltaLog(f"{house.home}/{name}").read_rows()))

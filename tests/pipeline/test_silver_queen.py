@@ -1,0 +1,141 @@
+"""queen's own functions are the truth: whatever the lines, the same records and the same events come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from pipeline.records import lines
+from queueyard.kernel.clock import from_rfc3339
+from queueyard.pipeline import schemas
+from queueyard.pipeline.silver import folding, queen
+from queueyard.queen import events as truth
+from queueyard.queen.rules import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_Tell = Callable[["DataFrame", "DataFrame"], "DataFrame"]
+
+_ID = "qm-01KEXAMPLE00000000000000AB"
+_MESSAGES: list[dict[str, Any]] = [
+    {"id": _ID, "created_at": "2026-01-05T09:00:00Z", "from": "ana", "to": "ben", "subject": "s", "body": "b"},
+    {"id": _ID, "read": True, "read_at": "2026-01-05T09:05:00Z"},
+    {"id": "qm-2", "created_at": "2026-01-05T09:01:00Z", "from": "ben", "to": "ana", "reply_to": _ID, "thread_id": _ID},
+    {"id": _ID, "created_at": "2026-01-05T10:00:00Z", "issue_id": "qy-1", "subject": None, "read": True},
+    {"id": "qm-2", "deleted": True},
+    {"_migration": {"from": 1, "to": 2}},
+]
+_ASSIGNMENTS: list[dict[str, Any]] = [
+    {"id": "qa-1", "created_at": "2026-01-05T09:00:00Z", "issue_id": "qy-1", "agent": "ana", "assigned_by": "queen"},
+    {"id": "qa-1", "status": "completed", "updated_at": "2026-01-05T09:30:00Z"},
+    {"id": "qa-2", "created_at": "2026-01-05T09:10:00Z", "issue_id": "qy-2", "droid": "ben", "status": "active"},
+    {"id": "qa-2", "status": "reassigned", "updated_at": "2026-01-05T09:20:00Z", "reason": "too busy"},
+]
+_RESERVATIONS: list[dict[str, Any]] = [
+    {"id": "qr-1", "created_at": "2026-01-05T09:00:00Z", "expires_at": "2026-01-05T11:00:00Z", "pattern": "src/**"},
+    {"id": "qr-1", "agent": "ana", "expires_at": "2026-01-05T12:00:00Z", "renewed_at": "2026-01-05T10:00:00Z"},
+    {"id": "qr-1", "expires_at": "2026-01-05T10:30:00Z"},
+    {"id": "qr-1", "status": "released", "released_at": "2026-01-05T10:45:00Z"},
+    {"id": "qr-2", "created_at": "no time", "expires_at": "2026-01-05T10:00:00Z", "pattern": "a", "exclusive": False},
+    {"id": "qr-2", "status": "expired"},
+]
+_CASES: dict[str, tuple[list[dict[str, Any]], StructType, _Tell, Callable[..., Any]]] = {
+    "queen.messages": (_MESSAGES, schemas.MESSAGE, queen.message_events, truth.message_events),
+    "queen.assignments": (_ASSIGNMENTS, schemas.ASSIGNMENT, queen.assignment_events, truth.assignment_events),
+    "queen.reservations": (_RESERVATIONS, schemas.RESERVATION, queen.reservation_events, truth.reservation_events),
+}
+
+
+@pytest.mark.parametrize("stream", _CASES)
+def test_lines_fold_into_the_records_that_queen_shows(spark: SparkSession, stream: str) -> None:
+    records, schema, _, _ = _CASES[stream]
+
+    rows = folding.rows_of_lines(lines(spark, stream, *records), stream)
+    found = folding.view(rows, schema)
+
+    assert _records(found) == _folded(records)
+
+
+@pytest.mark.parametrize("stream", _CASES)
+def test_parts_of_several_batches_fold_into_the_same_records(spark: SparkSession, stream: str) -> None:
+    records, schema, _, _ = _CASES[stream]
+
+    parts = [folding.folded(folding.rows_of_lines(batch, stream), schema) for batch in _batches(spark, stream, records)]
+    found = folding.view(parts[0].unionByName(parts[1]).unionByName(parts[2]), schema)
+
+    assert _records(found) == _folded(records)
+
+
+@pytest.mark.parametrize("stream", _CASES)
+def test_lines_are_told_as_the_events_that_queen_tells(spark: SparkSession, stream: str) -> None:
+    records, schema, tell, true_tell = _CASES[stream]
+    nothing = folding.folded(folding.rows_of_lines(lines(spark, stream), stream), schema)
+
+    found = tell(folding.rows_of_lines(lines(spark, stream, *records), stream), nothing)
+
+    assert _events(found) == _true_events(true_tell, records)
+
+
+@pytest.mark.parametrize("stream", _CASES)
+def test_events_are_the_same_however_the_lines_are_cut_into_batches(spark: SparkSession, stream: str) -> None:
+    records, schema, tell, true_tell = _CASES[stream]
+    batches = [folding.rows_of_lines(batch, stream) for batch in _batches(spark, stream, records)]
+    before = [folding.folded(batches[0].limit(0), schema)]
+    for batch in batches:
+        before.append(folding.folded(before[-1].unionByName(batch), schema))
+
+    found = [event for old, batch in zip(before, batches, strict=False) for event in _events(tell(batch, old))]
+
+    assert sorted(found, key=str) == _true_events(true_tell, records)
+
+
+def _batches(spark: SparkSession, stream: str, records: Sequence[dict[str, Any]]) -> list[DataFrame]:
+    cuts = [0, 1, 3, len(records)]
+    return [
+        lines(spark, stream, *records[first:last], batch=number, start=first * 1000)
+        for number, (first, last) in enumerate(pairwise(cuts))
+    ]
+
+
+def _folded(records: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    state: dict[str, dict[str, Any]] = {}
+    for record in records:
+        if "id" in record:
+            state[record["id"]] = fold(state.get(record["id"]), record)
+    return state
+
+
+def _records(found: DataFrame) -> dict[str, dict[str, Any]]:
+    rows = [row.asDict() for row in found.drop("source").collect()]
+    return {row["id"]: {name: value for name, value in row.items() if value is not None} for row in rows}
+
+
+def _events(found: DataFrame) -> list[dict[str, Any]]:
+    told = []
+    for row in found.collect():
+        event = {name: value for name, value in row.asDict().items() if value is not None}
+        event["at"] = row["at"].replace(tzinfo=UTC).isoformat(timespec="microseconds")
+        event["data"] = msgspec.json.decode(event.get("data", "{}"))
+        told.append(event)
+    return sorted(told, key=str)
+
+
+def _true_events(tell: Callable[..., Any], records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    told = []
+    for event in tell(records, source="/yard"):
+        known = msgspec.to_builtins(event) | {"attempt": event.attempt, "data": event.data}
+        known["at"] = from_rfc3339(event.at).isoformat(timespec="microseconds")
+        told.append({name: value for name, value in known.items() if value is not None})
+    return sorted(told, key=lambda event: str(dict(sorted(event.items(), key=lambda pair: _ORDER.index(pair[0])))))
+
+
+_ORDER = [*schemas.EVENT.fieldNames()]

@@ -1,0 +1,163 @@
+"""Growing JSONL files through Spark: whole lines, once each, whatever happens to the file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+import pytest
+
+from pipeline.streams_support import as_text, batch, micro_batches
+from queueyard.pipeline.errors import SourceFailed
+from queueyard.pipeline.sources.lines import read_span
+from queueyard.pipeline.sources.looking import look
+from queueyard.pipeline.sources.spans import Marks, Origin, Span, plan, split
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+ALL = 1 << 60
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log.jsonl"
+
+
+def origin_of(path: Path) -> Origin:
+    return Origin(stream="jjq.events", place="/here", path=str(path))
+
+
+def planned(path: Path, marks: Marks | None = None) -> tuple[list[Span], Marks]:
+    return plan(marks or {}, look([origin_of(path)]), most_bytes=ALL)
+
+
+def texts(spans: list[Span]) -> list[str]:
+    return [text for span in spans for found in read_span(span) for text in found.column("raw").to_pylist()]
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+class TestWithoutSpark:
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+    @given(
+        lines=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), min_size=1), max_size=12),
+        data=st.data(),
+    )
+    def test_ranges_that_are_cut_anywhere_give_every_line_once(
+        self, tmp_path: Path, lines: list[str], data: st.DataObject
+    ) -> None:
+        path = tmp_path / "cut.jsonl"
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
+        size = path.stat().st_size
+        spans = planned(path)[0]
+
+        pieces = [piece for span in spans for piece in split(span, most_bytes=data.draw(st.integers(1, max(1, size))))]
+
+        assert texts(pieces) == [line for line in lines if line.encode().strip()]
+
+    def test_a_line_that_is_longer_than_a_block_is_one_line(self, log: Path) -> None:
+        huge = "x" * (9 << 20)
+        log.write_text(f"first\n{huge}\nlast\n")
+
+        pieces = split(planned(log)[0][0], most_bytes=1 << 20)
+
+        assert [(text[:5], len(text)) for text in texts(pieces)] == [("first", 5), ("xxxxx", 9 << 20), ("last", 4)]
+
+    def test_positions_are_the_byte_offsets_of_the_lines(self, log: Path) -> None:
+        log.write_text("grün\n\nzwei\n", encoding="utf-8")
+
+        [found] = read_span(planned(log)[0][0])
+
+        assert found.column("position").to_pylist() == [0, 7]
+
+    def test_bytes_that_are_no_text_do_not_stop_it(self, log: Path) -> None:
+        log.write_bytes(b"\xff\xfe\ngood\n")
+
+        assert texts(planned(log)[0]) == ["\ufffd\ufffd", "good"]
+
+    def test_a_file_that_was_renamed_after_the_plan_is_still_the_one_that_is_read(self, log: Path) -> None:
+        log.write_text("one\ntwo\n")
+        spans, _ = planned(log)
+
+        log.rename(log.with_name("log.1.jsonl"))
+        log.write_text("other\n")
+
+        assert texts(spans) == ["one", "two"]
+
+    def test_a_file_that_was_replaced_after_the_plan_is_refused(self, log: Path, tmp_path: Path) -> None:
+        log.write_text("one\ntwo\n")
+        spans, _ = planned(log)
+        other = tmp_path / "other"
+        other.write_text("eins\nzwei\n")
+
+        other.replace(log)
+
+        with pytest.raises(SourceFailed, match="while it was read"):
+            texts(spans)
+
+    def test_a_file_that_was_cut_short_after_the_plan_is_refused(self, log: Path) -> None:
+        log.write_text("one\ntwo\n")
+        spans, _ = planned(log)
+
+        os.truncate(log, 4)
+
+        with pytest.raises(SourceFailed, match="while it was read"):
+            texts(spans)
+
+    def test_a_folder_in_place_of_the_file_is_refused_with_the_next_command(self, log: Path) -> None:
+        log.mkdir()
+
+        with pytest.raises(SourceFailed) as refused:
+            planned(log)
+
+        assert "ls -l" in (refused.value.hint or "")
+
+
+class TestThroughSpark:
+    def test_a_batch_gives_whole_lines_with_where_they_stood(self, spark: SparkSession, log: Path) -> None:
+        log.write_text('{"a":1}\n{"a":2}\n{"a"')
+
+        rows = batch(spark, "queueyard_lines", spans=as_text(planned(log)[0]))
+
+        assert [tuple(row) for row in rows] == [
+            ("jjq.events", "/here", str(log), 0, 0, 0, '{"a":1}'),
+            ("jjq.events", "/here", str(log), 0, 8, 0, '{"a":2}'),
+        ]
+
+    def test_a_stream_goes_on_from_its_checkpoint_through_a_torn_line_and_a_rotation(
+        self, spark: SparkSession, log: Path, tmp_path: Path
+    ) -> None:
+        old = tmp_path / "log.1.jsonl"
+        options = {"origins": as_text([origin_of(log), origin_of(old)])}
+        append(log, "1\n2\n3")
+        first = micro_batches(spark, tmp_path, "queueyard_lines", **options)
+
+        append(log, "0\n4\n")
+        log.rename(old)
+        append(old, "late\n")
+        append(log, "5\n")
+        second = micro_batches(spark, tmp_path, "queueyard_lines", **options)
+        third = micro_batches(spark, tmp_path, "queueyard_lines", **options)
+
+        assert first == ["1", "2"]
+        assert second == third == ["1", "2", "30", "4", "5", "late"]
+
+    def test_a_stream_reads_a_truncated_file_from_its_start(
+        self, spark: SparkSession, log: Path, tmp_path: Path
+    ) -> None:
+        options = {"origins": as_text([origin_of(log)])}
+        append(log, "1\n2\n3\n")
+        micro_batches(spark, tmp_path, "queueyard_lines", **options)
+
+        log.write_text("a\n")
+        found = micro_batches(spark, tmp_path, "queueyard_lines", **options)
+
+        assert found == ["1", "2", "3", "a"]

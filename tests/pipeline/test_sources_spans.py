@@ -1,0 +1,183 @@
+"""Growing files: whatever happens to them, each whole line is planned exactly once. Pure, over a disk in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queueyard.pipeline.sources.spans import HEAD_BYTES, Mark, Marks, Origin, Seen, Span, between, plan, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ALL = 1 << 60
+NOW, OLD = "log.jsonl", "log.1.jsonl"
+
+
+def origin(path: str, *, first_generation: int = 0) -> Origin:
+    return Origin(stream="jjq.events", place="/here", path=path, first_generation=first_generation)
+
+
+def seen(path: str, inode: int, content: bytes) -> Seen:
+    return Seen(origin=origin(path), inode=inode, end=content.rfind(b"\n") + 1, head=content[:HEAD_BYTES])
+
+
+def lines_that_start_in(content: bytes, start: int, end: int) -> list[bytes]:
+    """What a reader has to give for a range; the slow and plain way."""
+    found, offset = [], 0
+    for line in content.splitlines(keepends=True):
+        if start <= offset < end and line.endswith(b"\n"):
+            found.append(line)
+        offset += len(line)
+    return found
+
+
+@dataclass
+class Disk:
+    """One log with its last predecessor, as rotation leaves them."""
+
+    files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    free_inodes: list[int] = field(default_factory=list)
+    written: int = 0
+    marks: Marks = field(default_factory=dict)
+    given: Counter[bytes] = field(default_factory=Counter)
+
+    def do(self, step: str, little: int) -> None:
+        steps: dict[str, Callable[[], object]] = {
+            "append": lambda: self.append(NOW),
+            "half": lambda: self.append(NOW, half=True),
+            "late": lambda: self.append(OLD) if OLD in self.files else None,
+            "rotate": self.rotate,
+            "truncate": self.truncate,
+            "replace": self.replace,
+            "read": lambda: self.read(ALL),
+            "read_little": lambda: self.read(little),
+        }
+        steps[step]()
+
+    def append(self, path: str, *, half: bool = False) -> None:
+        inode, content = self.files.get(path) or (self._new_inode(), b"")
+        is_torn = bool(content) and not content.endswith(b"\n")
+        if is_torn:
+            rest = content[content.rfind(b"\n") + 1 :]
+            text = self._line(int(rest.split(b"-")[1]))[len(rest) :]
+        else:
+            self.written += 1
+            text = self._line(self.written)
+            text = text[: len(text) - 4] if half else text
+        self.files[path] = (inode, content + text)
+
+    def rotate(self) -> None:
+        if NOW in self.files:
+            self._forget(OLD)
+            self.files[OLD] = self.files.pop(NOW)
+
+    def truncate(self) -> None:
+        if NOW in self.files:
+            self.files[NOW] = (self.files[NOW][0], b"")
+
+    def replace(self) -> None:
+        self._forget(NOW)
+        self.append(NOW)
+
+    def read(self, most_bytes: int) -> list[Span]:
+        files = [seen(path, inode, content) for path, (inode, content) in sorted(self.files.items())]
+        spans, after = plan(self.marks, files, most_bytes=most_bytes)
+        assert between(self.marks, after, [origin(path) for path in self.files]) == sorted(spans, key=self._place)
+        self.marks = after
+        for span in spans:
+            self.given.update(lines_that_start_in(self.files[span.path][1], span.start, span.end))
+        return spans
+
+    def whole_lines(self) -> list[bytes]:
+        contents = [content for _, content in self.files.values()]
+        return [line for content in contents for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+
+    def _place(self, span: Span) -> int:
+        return list(self.files).index(span.path)
+
+    def _line(self, number: int) -> bytes:
+        return f"line-{number}-{'x' * (number % 7)}end\n".encode()
+
+    def _new_inode(self) -> int:
+        # As file systems do: the number of a file that is gone is soon that of another one.
+        return self.free_inodes.pop() if self.free_inodes else 100 + self.written
+
+    def _forget(self, path: str) -> None:
+        gone = self.files.pop(path, None)
+        if gone is not None:
+            self.free_inodes.append(gone[0])
+
+
+_STEPS = st.sampled_from(["append", "append", "half", "late", "rotate", "truncate", "replace", "read", "read_little"])
+
+
+@given(steps=st.lists(_STEPS, max_size=40), little=st.integers(1, 60))
+def test_every_whole_line_is_given_exactly_once_through_any_history(steps: list[str], little: int) -> None:
+    disk = Disk()
+
+    for step in [*steps, "read"]:
+        disk.do(step, little)
+        if step == "read":
+            assert [line for line in disk.whole_lines() if disk.given[line] != 1] == []
+
+    assert [line for line, count in disk.given.items() if count > 1] == []
+
+
+@given(content=st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=20), data=st.data())
+def test_ranges_that_are_cut_anywhere_give_every_line_once(content: list[bytes], data: st.DataObject) -> None:
+    text = b"".join(line + b"\n" for line in content)
+    whole = Span(stream="s", place="p", path="f", inode=1, generation=0, start=0, end=len(text))
+    most = data.draw(st.integers(1, max(1, len(text))))
+
+    pieces = split(whole, most_bytes=most)
+
+    given_lines = [line for piece in pieces for line in lines_that_start_in(text, piece.start, piece.end)]
+    assert given_lines == lines_that_start_in(text, 0, len(text))
+
+
+class TestOneFile:
+    def test_nothing_new_is_nothing_to_read(self) -> None:
+        _, marks = plan({}, [seen(NOW, 1, b"one\n")], most_bytes=ALL)
+
+        spans, after = plan(marks, [seen(NOW, 1, b"one\n")], most_bytes=ALL)
+
+        assert (spans, after) == ([], marks)
+
+    def test_a_torn_line_waits_until_it_is_whole(self) -> None:
+        spans, marks = plan({}, [seen(NOW, 1, b"one\ntw")], most_bytes=ALL)
+        later, _ = plan(marks, [seen(NOW, 1, b"one\ntwo\n")], most_bytes=ALL)
+
+        assert [(span.start, span.end) for span in spans + later] == [(0, 4), (4, 8)]
+
+    def test_truncation_in_place_starts_a_new_generation(self) -> None:
+        _, marks = plan({}, [seen(NOW, 1, b"one\ntwo\n")], most_bytes=ALL)
+
+        spans, _ = plan(marks, [seen(NOW, 1, b"new\n")], most_bytes=ALL)
+
+        assert [(span.generation, span.start, span.end) for span in spans] == [(1, 0, 4)]
+
+    def test_other_content_of_the_same_inode_and_a_greater_length_is_another_file(self) -> None:
+        _, marks = plan({}, [seen(NOW, 1, b"one\n")], most_bytes=ALL)
+
+        spans, _ = plan(marks, [seen(NOW, 1, b"other and longer\n")], most_bytes=ALL)
+
+        assert [(span.generation, span.start) for span in spans] == [(1, 0)]
+
+    def test_an_archive_begins_in_the_generation_that_its_origin_names(self) -> None:
+        file = Seen(origin=origin(OLD, first_generation=-5), inode=1, end=4, head=b"one\n")
+
+        spans, _ = plan({}, [file], most_bytes=ALL)
+
+        assert [span.generation for span in spans] == [-5]
+
+    def test_a_mark_of_an_older_note_is_read_again_rather_than_trusted(self) -> None:
+        marks = {NOW: Mark(inode=1, offset=4, generation=0, fingerprint="unknown")}
+
+        spans, _ = plan(marks, [seen(NOW, 1, b"one\n")], most_bytes=ALL)
+
+        assert [(span.generation, span.start) for span in spans] == [(1, 0)]
