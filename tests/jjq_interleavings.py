@@ -29,7 +29,8 @@ MEDDLING = {
     "amend the first item": 'cd "$HOME/editor" && jj edit --quiet item-1 && echo more >> amended.txt && jj status',
     "amend the last item": 'cd "$HOME/editor" && jj edit --quiet item-3 && echo more >> amended.txt && jj status',
     "move trunk": "jj --ignore-working-copy bookmark set --quiet --allow-backwards main -r by-hand",
-    "delete the item": "jj --ignore-working-copy bookmark delete --quiet jjq/queue/00000$JJQ_ITEM",
+    "delete the item": "jj --ignore-working-copy bookmark delete --quiet jjq/queue/00000$JJQ_ITEM && "
+    'echo $JJQ_ITEM > "$HOME/deleted"',
     "look around": "jj workspace list; jj log; jj status",
 }
 
@@ -97,8 +98,8 @@ def broken_promises(repository: Repository) -> list[str]:
 
 
 def _was_deleted(repository: Repository, number: int) -> bool:
-    text = (repository.home / "meddle.sh").read_text(encoding="utf-8")
-    return "bookmark delete" in text and (repository.home / "meddle-at").read_text(encoding="utf-8") == str(number)
+    deleted = repository.home / "deleted"
+    return deleted.exists() and deleted.read_text(encoding="utf-8").strip() == str(number)
 
 
 def _had_landed(repository: Repository, number: int) -> list[str]:

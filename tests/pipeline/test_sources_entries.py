@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-import pytest
 
 from queueyard.pipeline.sources.entries import (
     Marks,
@@ -14,7 +13,6 @@ from queueyard.pipeline.sources.entries import (
     between,
     order,
     plan,
-    position,
     queue_of,
     split,
     tasks,
@@ -168,14 +166,6 @@ def test_tasks_hold_all_ranges_in_order_and_none_is_too_large(sizes: list[int], 
 
     assert list(dict.fromkeys(part.key for task in found for part in task)) == [one.key for one in ranges]
     assert all(sum(part.entries for part in task) <= most for task in found)
-
-
-@pytest.mark.parametrize(
-    ("entry_id", "expected"),
-    [("12-3", (12, 3)), ("18446744073709551615-18446744073709551615", ((1 << 63) - 1, (1 << 63) - 1))],
-)
-def test_a_position_fits_into_a_long(entry_id: str, expected: tuple[int, int]) -> None:
-    assert position(entry_id) == expected
 
 
 def test_a_key_names_its_queue() -> None:

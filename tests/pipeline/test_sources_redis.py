@@ -121,6 +121,15 @@ class TestPlanningAgainstAServer:
             "kind": "queued",
         }
 
+    def test_ids_that_are_higher_than_a_long_is_are_read_too(self, server: Server) -> None:
+        tell(server, "mail", "low", id="12-3")
+        tell(server, "mail", "high", id=f"{(1 << 64) - 1}-{(1 << 64) - 1}")
+
+        rows = [row for found in read_ranges(planned(server).ranges, secrets_of(server)) for row in found.to_pylist()]
+
+        highest = (1 << 63) - 1
+        assert [(row["position"], row["minor"]) for row in rows] == [(12, 3), (highest, highest)]
+
     def test_a_cluster_is_read_through_any_of_its_nodes(self) -> None:
         with cluster() as nodes:
             import redis

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
 from jj_repositories import KILLED
-from jjq_scenarios import NEXT, SCENARIOS, broken_promises, die, prepare
+from jjq_scenarios import NEXT, SCENARIOS, broken_promises, die
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,17 +18,6 @@ if TYPE_CHECKING:
 pytest_plugins = ("jj_fixtures",)
 
 BEFORE, AFTER = False, True
-
-
-@pytest.fixture(scope="session")
-def prepared(repository_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The repository of a scenario, before its command; made once."""
-
-    @cache
-    def prepare_once(name: str) -> Path:
-        return prepare(SCENARIOS[name], repository_template, tmp_path_factory.mktemp("prepared") / "home").home
-
-    return prepare_once
 
 
 @pytest.mark.parametrize(
@@ -51,11 +39,11 @@ def prepared(repository_template: Path, tmp_path_factory: pytest.TempPathFactory
     ],
 )
 def test_the_next_command_mends_what_died(
-    name: str, call: str, after: bool, verb: str, prepared: Callable[[str], Path], tmp_path: Path
+    name: str, call: str, after: bool, verb: str, prepared_scenario: Callable[[str], Path], tmp_path: Path
 ) -> None:
     scenario = SCENARIOS[name]
 
-    repository, killed = die(scenario, prepared(name), tmp_path / "home", at=call, after=after)
+    repository, killed = die(scenario, prepared_scenario(name), tmp_path / "home", at=call, after=after)
     assert killed.code == KILLED
     NEXT[verb](repository)
 

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
 from jj_repositories import copy_of
-from jjq_interleavings import broken_promises, meddle, prepare, run_to_the_end
+from jjq_interleavings import broken_promises, meddle, run_to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 pytest_plugins = ("jj_fixtures",)
-
-
-@pytest.fixture(scope="session")
-def prepared(repository_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], Path]:
-    """Three queued items of these kinds; made once."""
-
-    @cache
-    def prepare_once(kinds: tuple[str, ...]) -> Path:
-        return prepare(repository_template, tmp_path_factory.mktemp("prepared") / "home", kinds).home
-
-    return prepare_once
 
 
 @pytest.mark.parametrize(
@@ -36,6 +24,7 @@ def prepared(repository_template: Path, tmp_path_factory: pytest.TempPathFactory
         (("passes", "fails", "passes"), "amend the item", 2, "run --all"),
         (("passes", "passes", "passes"), "amend the item", 3, "run --batch"),
         (("passes", "passes", "passes"), "amend the first item", 3, "run --jobs"),
+        (("passes", "passes", "fails"), "amend the first item", 3, "run --batch"),
         (("passes", "passes", "passes"), "amend the last item", 1, "run --jobs"),
         (("passes", "passes", "passes"), "move trunk", 1, "run"),
         (("passes", "conflicts", "passes"), "move trunk", 3, "run --jobs"),
@@ -52,10 +41,10 @@ def test_trunk_is_always_what_was_checked(
     what: str,
     at: int,
     mode: str,
-    prepared: Callable[[tuple[str, ...]], Path],
+    prepared_items: Callable[[tuple[str, ...]], Path],
     tmp_path: Path,
 ) -> None:
-    repository = copy_of(prepared(kinds), tmp_path / "home")
+    repository = copy_of(prepared_items(kinds), tmp_path / "home")
     meddle(repository, what, at=at)
 
     run_to_the_end(repository, mode)

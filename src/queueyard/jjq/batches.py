@@ -79,16 +79,20 @@ class _Batches:
             self._done(already_there(self._store, self._config, queue.queued[0], trunk))
             return True
         try:
-            merges = self._chain([item for item in queue.queued[:size] if not item.conflicted], trunk)
+            self._merge_and_check([item for item in queue.queued[:size] if not item.conflicted], trunk)
         except JjFailed:
             if self._store.queue(self._config.trunk_bookmark) == queue:
                 raise
-            return True  # something was rewritten between our look and our call
+            self._reporter.note("an item was changed meanwhile; the batch is planned anew")
+        return True
+
+    def _merge_and_check(self, items: Sequence[Item], trunk: Commit) -> None:
+        """JjFailed if a revision was rewritten between our look and one of our calls."""
+        merges = self._chain(items, trunk)
         if merges[0].conflict:
             self._fail(merges[0], None)
         else:
             self._bisect([merge for merge in merges if not merge.conflict], trunk)
-        return True
 
     def _chain(self, items: Sequence[Item], trunk: Commit) -> list[Merge]:
         """Each item merged onto the one before it, up to the first conflict, which comes along as the last."""

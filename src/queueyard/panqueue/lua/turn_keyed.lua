@@ -71,7 +71,7 @@ end
 -- Where somebody else's data stands in the place of a structure, the call fails here, before anything is written.
 call('ZCARD', active)
 call('ZCARD', k_ready)
-call('HLEN', k_active)
+local busy = call('HLEN', k_active)
 call('HLEN', k_limits)
 call('ZCARD', delayed)
 local limit = tonumber(call('HGET', concurrency, 'limit') or '')
@@ -162,10 +162,11 @@ if want > 0 and not stored[1] then
       local id = count[key] < limit_of[key] and redis.pcall('LPOP', k_lists .. key)
       if type(id) == 'string' then
         claimed[#claimed + 1] = id
-        local job = redis.pcall('HMGET', prefix .. id, 'payload', 'runs', 'failures', 'opts', 'concurrencyKey')
+        local job = redis.pcall('HMGET', prefix .. id, 'payload', 'runs', 'failures', 'opts')
         if job.err or not job[1] then
           claimed[#claimed + 1] = false
         else
+          job[5] = key
           claimed[#claimed + 1] = job
           move(key, 1)
           free = free - 1
@@ -174,7 +175,7 @@ if want > 0 and not stored[1] then
             'leaseDeadline', deadline)
           leases[#leases + 1] = deadline
           leases[#leases + 1] = id
-          tell(events, log, 'started', id, runs, worker, nil, key)
+          if log then tell(events, log, 'started', id, runs, worker, nil, key) end
         end
         if count[key] < limit_of[key] and waiting_of(key) > 0 then place(key) end
       end
@@ -206,7 +207,16 @@ for _, key in ipairs(changed) do
     idle[#idle + 1] = key
   end
 end
-if #counts > 0 then call('HSET', k_active, unpack(counts)) end
+if #counts > 0 then
+  if busy == 0 and #counts > 32 then
+    -- The same for the counts: a long field makes a table of a flat array.
+    local long = string.rep('-', 65)
+    call('HSET', k_active, long, '', unpack(counts))
+    call('HDEL', k_active, long)
+  else
+    call('HSET', k_active, unpack(counts))
+  end
+end
 if #idle > 0 then call('HDEL', k_active, unpack(idle)) end
 
 if (#ready > 0 or #ids > 0) and not stored[1] and call('EXISTS', k_ready) == 1 then

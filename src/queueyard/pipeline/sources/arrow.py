@@ -29,9 +29,9 @@ def record_batch(
     place: str,
     file: str,
     generation: int,
-    positions: Sequence[int],
+    positions: Sequence[int] | pa.Array,
     raw: Sequence[str],
-    minors: Sequence[int] | None = None,
+    minors: Sequence[int] | pa.Array | None = None,
 ) -> pa.RecordBatch:
     """Records of one file, stream or feed; `minors` is left out where every position is one record."""
     count = len(raw)
@@ -42,9 +42,13 @@ def record_batch(
             pa.repeat(pa.scalar(place, pa.string()), count),
             pa.repeat(pa.scalar(file, pa.string()), count),
             pa.repeat(pa.scalar(generation, pa.int32()), count),
-            pa.array(positions, pa.int64()),
-            pa.repeat(zero, count) if minors is None else pa.array(minors, pa.int64()),
+            _numbers(positions),
+            pa.repeat(zero, count) if minors is None else _numbers(minors),
             pa.array(raw, pa.string()),
         ],
         schema=ARROW_RECORD,
     )
+
+
+def _numbers(values: Sequence[int] | pa.Array) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values, pa.int64())

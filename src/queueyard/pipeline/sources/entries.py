@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 START = "0-0"
 _HIGHEST_SEQUENCE = (1 << 64) - 1
-_HIGHEST_LONG = (1 << 63) - 1
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,12 +149,6 @@ def order(entry_id: str) -> tuple[int, int]:
     """What ids are compared by: milliseconds, then a count."""
     milliseconds, _, sequence = entry_id.partition("-")
     return int(milliseconds), int(sequence or 0)
-
-
-def position(entry_id: str) -> tuple[int, int]:
-    """(position, minor) of an entry; ids may be higher than a long is, positions may not."""
-    milliseconds, sequence = order(entry_id)
-    return min(milliseconds, _HIGHEST_LONG), min(sequence, _HIGHEST_LONG)
 
 
 def behind(milliseconds: int) -> str:

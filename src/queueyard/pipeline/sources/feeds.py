@@ -1,8 +1,8 @@
 """The change feed and the audit stream of ops servers, as a data source of Spark: `format("queueyard_feeds")`.
 
 Batch: option `ranges` (a JSON list of sequences.Range). Streaming: option `feeds` (a JSON list of feed_client.Feed),
-and the offsets are sequences.Marks. Option `token` is the bearer token, which stands in no table and no note; Spark
-blackens options of that name wherever it shows them.
+and the offsets are sequences.Marks. Option `token` is the bearer token, which stands in no table and no note; the
+option has a name that Spark's own redaction knows.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ _KNOWN = {"redis", "rediss", "unix"} | _SCHEMES.keys()
 
 #: place -> URL with its login
 Secrets = dict[str, str]
+#: (id, fields and values in turn); of a cluster, redis-py makes a dict of them whether one wants it or not
+Entry = tuple[str, list[str] | dict[str, str]]
 
 
 def place_of(url: str) -> str:
@@ -45,8 +47,8 @@ def look(secrets: Mapping[str, str]) -> list[Seen]:
     return [seen for place, url in sorted(secrets.items()) for seen in _look_at(place, url)]
 
 
-def pages(one: Range, client: Any) -> Iterator[list[tuple[str, dict[str, str]]]]:
-    """The entries of a range: each its id and its fields."""
+def pages(one: Range, client: Any) -> Iterator[list[Entry]]:
+    """The entries of a range: each its id, and its fields and values."""
     after = one.after
     while True:
         page = client.xrange(one.key, min=f"({after}", max=one.upto, count=_PAGE_ENTRIES)
@@ -101,7 +103,9 @@ def _connected(redis: Any, url: str) -> Any:
     client = redis.Redis.from_url(known, **options)
     if parts.scheme.endswith("+cluster") or client.info("cluster").get("cluster_enabled"):
         client.close()
-        client = redis.RedisCluster.from_url(known, **options)
+        return redis.RedisCluster.from_url(known, **options)
+    # A dict of each entry would cost as much as all the rest of reading it.
+    client.set_response_callback("XRANGE", lambda page, **_: page)
     return client
 
 

@@ -2,7 +2,7 @@
 
 Batch: option `ranges` (a JSON list of entries.Range). Streaming: the streams are found anew for each micro-batch, and
 the offsets are entries.Marks. Both need option `secret`, a JSON object of place -> URL: the URL may hold a password and
-goes nowhere else, and Spark blackens options of that name wherever it shows them.
+goes nowhere else; the option has a name that Spark's own redaction knows.
 
 Reading takes nothing away. An entry becomes one JSON object of its id and its fields, all texts.
 """
@@ -13,26 +13,30 @@ from itertools import groupby, starmap
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from queueyard.pipeline.schemas import RECORD
 from queueyard.pipeline.sources.arrow import record_batch
-from queueyard.pipeline.sources.entries import Mark, Marks, Range, Seen, between, plan, position, queue_of, tasks
+from queueyard.pipeline.sources.entries import Mark, Marks, Range, Seen, between, plan, queue_of, tasks
 from queueyard.pipeline.sources.reading import LookingReader, PlannedReader, partitions_of
-from queueyard.pipeline.sources.redis_client import Secrets, asking, look, pages
+from queueyard.pipeline.sources.redis_client import Entry, Secrets, asking, look, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
 STREAM = "panqueue.events"
-_ENTRIES_PER_TASK = 100_000
+_ENTRIES_PER_TASK = 50_000
 _MOST_ENTRIES_PER_MICRO_BATCH = 1_000_000
+_ID = r"^(?P<milliseconds>\d+)-(?P<sequence>\d+)$"
+_HIGHEST_LONG = pa.scalar((1 << 63) - 1, pa.uint64())
+_ENCODER = msgspec.json.Encoder()
 
 
 class RedisSource(DataSource):
@@ -96,23 +100,29 @@ def _read(partition: InputPartition, secrets: Secrets) -> Iterator[pa.RecordBatc
     return read_ranges(msgspec.json.decode(partition.value, type=list[Range]), secrets)
 
 
-def _record_batch(piece: Range, page: list[tuple[str, dict[str, str]]]) -> pa.RecordBatch:
-    places = [position(entry_id) for entry_id, _ in page]
+def _record_batch(piece: Range, page: list[Entry]) -> pa.RecordBatch:
+    ids = pc.extract_regex(pa.array([entry[0] for entry in page], pa.string()), _ID)
     return record_batch(
         stream=STREAM,
         place=piece.place,
         file=queue_of(piece.key),
         generation=piece.generation,
-        positions=[milliseconds for milliseconds, _ in places],
-        minors=[sequence for _, sequence in places],
-        raw=list(starmap(_as_json, page)),
+        positions=_as_long(ids.field("milliseconds")),
+        minors=_as_long(ids.field("sequence")),
+        raw=_ENCODER.encode_lines(starmap(_as_object, page)).decode().split("\n")[:-1],
     )
 
 
-def _as_json(entry_id: str, fields: dict[str, str]) -> str:
+def _as_object(entry_id: str, words: list[str] | dict[str, str]) -> dict[str, str]:
+    fields = words if isinstance(words, dict) else dict(zip(words[::2], words[1::2], strict=True))
     # A field that calls itself `id` is not the id.
     fields["id"] = entry_id
-    return msgspec.json.encode(fields).decode()
+    return fields
+
+
+def _as_long(numbers: pa.Array) -> pa.Array:
+    """Ids may be higher than a long is, positions may not."""
+    return pc.min_element_wise(numbers.cast(pa.uint64()), _HIGHEST_LONG).cast(pa.int64())
 
 
 def _marks(offset: dict[str, Any]) -> Marks:
