@@ -38,7 +38,7 @@ def test_an_example_prints_what_it_should(name: str, tmp_path: Path) -> None:
         env=clean_environment(tmp_path, PYTHONUNBUFFERED="1"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -56,7 +56,7 @@ def test_the_program_in_the_documentation_runs(valkey: Server, tmp_path: Path) -
         env=clean_environment(tmp_path),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
