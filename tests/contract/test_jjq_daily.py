@@ -326,7 +326,7 @@ class TestDoctor:
     def test_a_healthy_queue_is_well(self, repository: Repository) -> None:
         repository.push("good")
 
-        assert repository.ok("doctor") == "jjq: everything is well\n"
+        assert repository.jjq("doctor").stderr == "jjq: Everything is well.\n"
 
     def test_a_conflicted_item_is_mended_and_then_lands(self, repository: Repository) -> None:
         repository.push("item")

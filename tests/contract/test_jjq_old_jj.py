@@ -64,7 +64,7 @@ def old(fresh: Repository, jj: str) -> Repository:
 
 
 def test_the_stand_in_is_what_is_asked(old: Repository) -> None:
-    assert old.ok("doctor") == "jjq: everything is well\n"
+    assert old.jjq("doctor").stderr == "jjq: Everything is well.\n"
     assert '"version":"jj 0.35"' in (old.private / "jj-version.json").read_text(encoding="utf-8")
 
 

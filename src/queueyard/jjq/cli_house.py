@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from queueyard.console import examples
+from queueyard.console import examples, tell_findings
 from queueyard.jjq.calls import Call, common
 
 
@@ -74,18 +74,5 @@ def init(call: Call, trunk: str | None, check: str | None, hide: bool) -> None:
 def doctor(call: Call, fix: bool) -> None:
     """Look for everything that may be wrong with the queue. Exit code 1 if something is and was not mended."""
     from queueyard.jjq.doctor import examine  # noqa: PLC0415
-    from queueyard.jjq.records import to_raw  # noqa: PLC0415
 
-    found = examine(call.jjq.store, fix=fix)
-    if call.as_json:
-        call.out.data([to_raw(one) for one in found])
-    elif found:
-        rows = [("fixed" if one.fixed else "found", one.check, one.problem) for one in found]
-        call.out.table(("", "CHECK", "PROBLEM"), rows)
-        for one in found:
-            if not one.fixed:
-                call.note(f"-> {one.check}: {one.advice}")
-    else:
-        call.say("everything is well")
-    if any(not one.fixed for one in found):
-        raise click.exceptions.Exit(1)
+    tell_findings(call.out, examine(call.jjq.store, fix=fix), note=call.note)

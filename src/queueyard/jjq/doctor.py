@@ -13,11 +13,12 @@ import msgspec
 
 from queueyard.jjq.errors import ConflictedBookmark, CorruptMetadata, InvalidValue, JjFailed, LockHeld, TrunkTrouble
 from queueyard.jjq.jj import NEWEST_KNOWN
-from queueyard.jjq.records import METADATA, Commit, Finding, LockName, Scope
+from queueyard.jjq.records import METADATA, Commit, LockName, Scope
 from queueyard.jjq.recovery import recover
 from queueyard.jjq.rules import item_bookmark, lock_bookmark, parse_last_id, trunk_of, workspace_item
 from queueyard.jjq.settings import CHECK_COMMAND, DEFAULTS, TRUNK_BOOKMARK, effective, read_config
 from queueyard.jjq.store import LAST_ID
+from queueyard.kernel.findings import Finding
 
 if TYPE_CHECKING:
     from queueyard.jjq.records import Queue

@@ -65,11 +65,17 @@ class Landed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def land(
-    store: Store, config: Config, merges: Sequence[Merge], checks: Sequence[CheckResult | None], *, trunk: Commit
+    store: Store,
+    config: Config,
+    merges: Sequence[Merge],
+    checks: Sequence[CheckResult | None],
+    *,
+    trunk: Commit,
+    attempt: int = 1,
 ) -> Landed:
     """Move trunk to the last of these merges; the items of all of them have landed then.
 
-    The last merge is the one that was checked; the others are below it.
+    The last merge is the one that was checked; the others are below it. `attempt` is the one that was checked.
     """
     queue = store.queue(config.trunk_bookmark)
     changes = (what_changed(merge, queue, trunk=trunk.commit_id) for merge in merges)
@@ -86,7 +92,7 @@ def land(
         store.jj.delete_bookmarks(*(item_bookmark(Scope.QUEUE, number) for number in ids))
         teller = store.tell(config.trunk_bookmark)
         told = zip(merges, checks, strict=True)
-        store.journal.append(*(teller.landed(one.id, one.commit, check) for one, check in told))
+        store.journal.append(*(teller.landed(one.id, one.commit, check, attempt=attempt) for one, check in told))
         queue = _without(queue, ids)
     store.end_landing()
     return Landed(queue=queue, refused=refused, rewritten=rewritten)

@@ -241,7 +241,9 @@ class _Engine:
     def _land(self, move: Move) -> None:
         merge = self._merge(move.id)
         check = self._results[merge.commit.commit_id]
-        result = land(self._store, self._config, [merge], [check], trunk=self._commit(self._train.trunk))
+        trunk = self._commit(self._train.trunk)
+        attempt = self._attempts.get(move.id, 1)
+        result = land(self._store, self._config, [merge], [check], trunk=trunk, attempt=attempt)
         before, self._queue = self._queue, result.queue
         if result.refused:
             if self._queue == before:

@@ -243,21 +243,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that `doctor` found not to be as it should be."""
-
-    #: short name of the check
-    check: str
-    #: what was found
-    problem: str
-    #: what to do about it
-    advice: str
-    #: whether --fix can mend it
-    fixable: bool
-    #: whether it was mended just now
-    fixed: bool = False
-
-
 def to_raw(value: Any) -> Any:
     """A record, or an answer that holds records, as plain JSON values; what is not there is left out."""
     return _without_nothing(msgspec.to_builtins(value))

@@ -171,7 +171,7 @@ class _Attempt:
         return result
 
     def _land(self, merge: Merge, check: CheckResult, trunk: Commit) -> Outcome | None:
-        result = land(self._store, self._config, [merge], [check], trunk=trunk)
+        result = land(self._store, self._config, [merge], [check], trunk=trunk, attempt=self._attempt)
         if result.refused:
             self._again(merge, result.refused, check)
             return None

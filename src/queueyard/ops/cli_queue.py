@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from queueyard.console import Script, examples
+from queueyard.console import Script, examples, tell_findings
 from queueyard.ops.calls import Call, common, common_before, open_data, plural, size_of
 
 if TYPE_CHECKING:
@@ -203,14 +203,7 @@ def doctor(call: Call, fix: bool, data: str | None, database: str | None) -> Non
             ledger.close()
     else:
         found = [finding for ops in call.known() for finding in examine(ops, fix=fix)]
-    rows = [("fixed" if one.fixed else "found", one.check, one.problem) for one in found]
-    call.show_many(found, ("", "CHECK", "PROBLEM"), rows, "Everything is well.")
-    if not call.as_json:
-        for one in found:
-            if not one.fixed:
-                call.out.note(f"-> {one.check}: {one.advice}")
-    if any(not one.fixed for one in found):
-        click.get_current_context().exit(1)
+    tell_findings(call.out, found)
 
 
 # --- inside ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from queueyard.kernel.errors import CorruptFile, QueueyardError, explaining
+from queueyard.kernel.findings import Finding
 from queueyard.ops.errors import CorruptBatch, LedgerFailed
 from queueyard.ops.home import PRIVATE_FILE, PRIVATE_FOLDER
 from queueyard.ops.store import QUARANTINE
@@ -20,21 +21,6 @@ if TYPE_CHECKING:
 
     from queueyard.ops.ledger import Ledger
     from queueyard.ops.service import Ops
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is not as it should be."""
-
-    #: short name of the check
-    check: str
-    #: what was found, with the file where there is one
-    problem: str
-    #: what to do about it
-    advice: str
-    #: whether --fix can mend it
-    fixable: bool
-    #: whether it was mended just now
-    fixed: bool = False
 
 
 _Look = Iterator[tuple[Finding, Callable[[], object] | None]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from queueyard.console import examples
+from queueyard.console import examples, tell_findings
 from queueyard.panqueue.calls import Call, common
 
 if TYPE_CHECKING:
@@ -165,11 +165,4 @@ def doctor(call: Call, queue_ids: tuple[str, ...], fix: bool) -> None:
     for queue_id in queue_ids or call.queues():
         line = call.line(call.store(queue_id).keys.tag)
         found += examine_queue(line, queue_id, fix=fix)
-    rows = [("fixed" if one.fixed else "found", one.check, one.problem) for one in found]
-    call.show_many(found, ("", "CHECK", "PROBLEM"), rows, "Everything is well.")
-    if not call.as_json:
-        for one in found:
-            if not one.fixed:
-                call.out.note(f"-> {one.check}: {one.advice}")
-    if any(not one.fixed for one in found):
-        click.get_current_context().exit(1)
+    tell_findings(call.out, found)

@@ -6,8 +6,7 @@ from contextlib import suppress
 import os
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from queueyard.kernel.findings import Finding
 from queueyard.panqueue.errors import AccessDenied, ForeignData, ServerRefused
 from queueyard.panqueue.records import JobOptions
 from queueyard.panqueue.store import QueueStore
@@ -28,21 +27,6 @@ _TYPES = {
     "events": b"stream",
 }
 _ACL_RULE = "ACL SETUSER NAME on >PASSWORD '~{q:*' '&{q:*' +@all -@dangerous +info +keys"
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is not as it should be."""
-
-    #: short name of the check
-    check: str
-    #: what was found
-    problem: str
-    #: what to do about it
-    advice: str
-    #: whether --fix can mend it
-    fixable: bool = False
-    #: whether it was mended just now
-    fixed: bool = False
 
 
 def examine_server(line: Line) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from queueyard.console import examples
+from queueyard.console import examples, tell_findings
 from queueyard.runforge.calls import Call, common, seconds
 
 _STATES = ("succeeded", "failed", "canceled")
@@ -51,16 +51,4 @@ def doctor(call: Call, fix: bool) -> None:
     """Look for everything that may be wrong with the files. Exit code 1 if something is and was not mended."""
     from queueyard.runforge.doctor import examine  # noqa: PLC0415
 
-    found = examine(call.forge, fix=fix)
-    if call.as_json:
-        call.out.data(found)
-    elif found:
-        rows = [("fixed" if one.fixed else "found", one.check, one.problem) for one in found]
-        call.out.table(("", "CHECK", "PROBLEM"), rows)
-        for one in found:
-            if not one.fixed:
-                call.out.note(f"-> {one.check}: {one.advice}")
-    else:
-        call.out.note("Everything is well.")
-    if any(not one.fixed for one in found):
-        click.get_current_context().exit(1)
+    tell_findings(call.out, examine(call.forge, fix=fix))

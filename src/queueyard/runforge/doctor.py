@@ -13,6 +13,7 @@ import msgspec
 
 from queueyard.kernel.atomic import read_document, replace_file
 from queueyard.kernel.errors import CorruptFile, QueueyardError, UnsafePath, explaining
+from queueyard.kernel.findings import Finding
 from queueyard.runforge.enqueue import save_group
 from queueyard.runforge.errors import DaemonRunning
 from queueyard.runforge.records import Added, DaemonState, JobState, decode_checkpoint, decode_daemon, decode_queue
@@ -26,21 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from queueyard.runforge.service import RunForge
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is not as it should be."""
-
-    #: short name of the check
-    check: str
-    #: what was found
-    problem: str
-    #: what to do about it
-    advice: str
-    #: whether --fix can mend it
-    fixable: bool
-    #: whether it was mended just now
-    fixed: bool = False
 
 
 _Look = Iterator[tuple[Finding, Callable[[], object] | None]]

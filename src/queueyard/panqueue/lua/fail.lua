@@ -43,7 +43,8 @@ local function fail(id, token, why, wait_ms)
     tell(events, log, 'failed', id, job[4], worker, why, job[5])
     return 4
   end
-  tell(events, log, 'retried', id, job[4], worker, why, job[5])
+  -- The event names the attempt that it asks for, not the one that failed.
+  tell(events, log, 'retried', id, (tonumber(job[4]) or 0) + 1, worker, why, job[5])
   if wait_ms > 0 then
     redis.call('HSET', key, 'status', 'delayed')
     redis.call('ZADD', delayed, now + wait_ms, id)
