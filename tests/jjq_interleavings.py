@@ -28,7 +28,9 @@ MEDDLING = {
     "reword the item": "jj --ignore-working-copy describe --quiet -m reworded item-$JJQ_ITEM",
     "amend the first item": 'cd "$HOME/editor" && jj edit --quiet item-1 && echo more >> amended.txt && jj status',
     "amend the last item": 'cd "$HOME/editor" && jj edit --quiet item-3 && echo more >> amended.txt && jj status',
-    "move trunk": "jj --ignore-working-copy bookmark set --quiet --allow-backwards main -r by-hand",
+    # Two who move it at the same instant leave it conflicted; a person sees that and says it again.
+    "move trunk": "move() { jj --ignore-working-copy bookmark set --quiet --allow-backwards main -r by-hand; }; move; "
+    "jj --ignore-working-copy log --no-graph -r main || move",
     "delete the item": "jj --ignore-working-copy bookmark delete --quiet jjq/queue/00000$JJQ_ITEM && "
     'echo $JJQ_ITEM > "$HOME/deleted"',
     "look around": "jj workspace list; jj log; jj status",
@@ -71,9 +73,11 @@ def meddle(repository: Repository, what: str, *, at: int) -> None:
 
 
 def run_to_the_end(repository: Repository, mode: str) -> None:
-    """A single run takes one item: it is started as often as there are items, and once more."""
-    for _ in range(4 if mode == "run" else 1):
+    """A single run takes one item, and any run stops at a trunk that is conflicted: it is started again."""
+    for _ in range(4):
         repository.jjq(*MODES[mode])
+        if not repository.bookmarks("glob:jjq/queue/*"):
+            break
 
 
 def broken_promises(repository: Repository) -> list[str]:

@@ -363,7 +363,7 @@ class TestEvents:
             (Kind.STARTED, good.id, 1, "w1"),
             (Kind.SUCCEEDED, good.id, 1, "w1"),
             (Kind.STARTED, bad.id, 1, "w1"),
-            (Kind.RETRIED, bad.id, 1, "w1"),
+            (Kind.RETRIED, bad.id, 2, "w1"),
             (Kind.STARTED, bad.id, 2, "w1"),
             (Kind.FAILED, bad.id, 2, "w1"),
             (Kind.QUEUED, bad.id, 2, "tester"),

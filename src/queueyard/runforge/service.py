@@ -146,10 +146,11 @@ class RunForge:
     def _wait_until_it_serves(self, child: proc.Child) -> None:
         while True:
             has_ended = child.returncode is not None
-            known = status.daemon_status(self.store)
-            if known.state == DaemonState.RUNNING and known.pid == child.pid:
+            # daemon.json says running before the queue is read, which may still fail; this line comes behind that.
+            if f"[RF:DAEMON=STARTED pid={child.pid} ".encode() in self.workspace.daemon_log.read_bytes():
                 return
-            if has_ended and known.state == DaemonState.RUNNING:
+            known = status.daemon_status(self.store) if has_ended else None
+            if known is not None and known.state == DaemonState.RUNNING:
                 raise DaemonRunning(f"a daemon with pid {known.pid} serves {self.workspace.root} already")
             if has_ended:
                 raise QueueyardError(

@@ -126,8 +126,8 @@ class _Redis:
             add(end, self._tell, queue, Kind.RELEASED, job, attempt, worker, "shutdown", key)
             self._run(end, queue, job, attempt + 1, key)
         elif dice < 0.09 and attempt < _MOST_ATTEMPTS:
-            # As the scripts tell it: with the number of the attempt that failed.
-            add(end, self._tell, queue, Kind.RETRIED, job, attempt, worker, fault(random), key)
+            # The event names the attempt that it asks for.
+            add(end, self._tell, queue, Kind.RETRIED, job, attempt + 1, worker, fault(random), key)
             self._run(end + SECOND * 2**attempt, queue, job, attempt + 1, key)
         elif dice < 0.12:
             add(end, self._tell, queue, Kind.FAILED, job, attempt, worker, fault(random), key)

@@ -82,7 +82,7 @@ def _told_of_itself() -> list[Column]:
     return [
         F.col("group"),
         F.col("actor"),
-        F.when(F.col("actor").isNotNull(), _actor_order(kind)).alias("actor_order"),
+        _actor_order(kind).alias("actor_order"),
         F.when(kind.isin(*_ASKED), F.col("at")).alias("queued_at"),
         F.when(kind == str(Kind.STARTED), F.col("at")).alias("started_at"),
         F.when(ended, F.col("at")).alias("finished_at"),
@@ -120,7 +120,8 @@ def _told_of_the_one_before() -> list[Column]:
 
 
 def _actor_order(kind: Column) -> Column:
-    rank = F.when(kind.isin(*_ENDED), "3").when(kind == str(Kind.STARTED), "2").otherwise("1")
+    asked_or_none = F.when(kind.isin(*_ASKED), "1").otherwise("0")
+    rank = F.when(kind.isin(*_ENDED), "3").when(kind == str(Kind.STARTED), "2").otherwise(asked_or_none)
     return F.concat(rank, F.lpad(F.unix_micros("at").cast("string"), 18, "0"), F.col("id"))
 
 
