@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import TYPE_CHECKING
 
 from jj_repositories import copy_of
@@ -36,10 +37,12 @@ MEDDLING = {
     "look around": "jj workspace list; jj log; jj status",
 }
 
-#: notes where trunk is before and after
+#: notes where trunk was before
 _CHECK = """
-trunk() { jj --ignore-working-copy log --no-graph -r main -T commit_id; }
-meddle() { cd "$HOME/repo" && trunk > "$HOME/trunk-before" && sh -e "$HOME/meddle.sh" && trunk > "$HOME/trunk-after"; }
+meddle() {
+  cd "$HOME/repo" && jj --ignore-working-copy log --no-graph -r main -T commit_id > "$HOME/trunk-before" &&
+  sh -e "$HOME/meddle.sh"
+}
 if mkdir "$HOME/meddled-$JJQ_ITEM" 2>/dev/null && [ "$JJQ_ITEM" = "$(cat "$HOME/meddle-at")" ]
 then (meddle) >"$HOME/meddling.log" 2>&1 || touch "$HOME/meddling-failed"
 fi
@@ -76,6 +79,7 @@ def run_to_the_end(repository: Repository, mode: str) -> None:
     """A single run takes one item, and any run stops at a trunk that is conflicted: it is started again."""
     for _ in range(4):
         repository.jjq(*MODES[mode])
+        _settle_trunk(repository)
         if not repository.bookmarks("glob:jjq/queue/*"):
             break
 
@@ -114,15 +118,26 @@ def _had_landed(repository: Repository, number: int) -> list[str]:
     return repository.many(f'description(exact:"item {number}\\n") & ::{before.read_text(encoding="utf-8")}')
 
 
+def _settle_trunk(repository: Repository) -> None:
+    """Who rewrites what has landed while the next item lands finds trunk conflicted, and takes one of its versions."""
+    if len(repository.many("bookmarks(exact:main)")) > 1:
+        repository.jj("--ignore-working-copy", "bookmark", "set", "main", "-r", "latest(bookmarks(exact:main))")
+        (repository.home / "settled").write_text(repository.one("main"), encoding="utf-8")
+
+
 def _put_there_by_hand(repository: Repository) -> bool:
     """Whether trunk is where a person moved it, or where it went when he rewrote something that had landed."""
     trunk = repository.one("main")
     if trunk in {repository.one("by-hand"), repository.one("root()+ & ::by-hand")}:
         return True
-    after = repository.home / "trunk-after"
-    landed = {number: _had_landed(repository, number) for number in (1, 2, 3)}
-    rewritten = any(commits not in ([], repository.many(f"item-{number}")) for number, commits in landed.items())
-    return rewritten and after.read_text(encoding="utf-8") == trunk
+    settled = repository.home / "settled"
+    if settled.exists() and settled.read_text(encoding="utf-8") == trunk:
+        return True
+    journal = (repository.private / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+    landed = {event["data"]["merge"] for event in map(json.loads, journal) if event["kind"] == "succeeded"}
+    words = ("evolog", "--ignore-working-copy", "--no-graph", "-r", "main", "-T", 'commit.commit_id() ++ "\\n"')
+    _, *before = repository.jj(*words).splitlines()
+    return bool(landed & set(before))
 
 
 def _is_checked(repository: Repository) -> bool:

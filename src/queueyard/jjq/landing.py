@@ -87,7 +87,7 @@ def land(
     store.begin_landing(Landing(ids=ids, merge=top, trunk_bookmark=config.trunk_bookmark))
     rewritten = _move_trunk(store, config, since=trunk, to=top)
     queue = store.queue(config.trunk_bookmark)
-    refused = _is_trunk(store, config, queue, top)
+    refused = _is_trunk(store, config, queue, top, since=trunk)
     if refused is None:
         store.jj.delete_bookmarks(*(item_bookmark(Scope.QUEUE, number) for number in ids))
         teller = store.tell(config.trunk_bookmark)
@@ -111,14 +111,17 @@ def _move_trunk(store: Store, config: Config, *, since: Commit, to: Commit) -> b
     return False
 
 
-def _is_trunk(store: Store, config: Config, queue: Queue, top: Commit) -> str | None:
+def _is_trunk(store: Store, config: Config, queue: Queue, top: Commit, *, since: Commit) -> str | None:
     """Why trunk is not there after all; None if it is. Where somebody moved it at the same moment, his move counts."""
     at = list(queue.trunk.targets) if queue.trunk else []
     if [commit.commit_id for commit in at] == [top.commit_id]:
         return None
-    others = [commit for commit in at if commit.commit_id != top.commit_id]
-    if len(at) > len(others) == 1:
-        store.jj.set_bookmark(config.trunk_bookmark, others[0].commit_id)
+    moved = [commit for commit in at if commit.change_id != top.change_id]
+    if at and not moved:
+        # The item was amended at the same moment, and jj took trunk along to a version that nobody has checked.
+        store.jj.set_bookmark(config.trunk_bookmark, since.commit_id)
+    elif len(at) > len(moved) == 1:
+        store.jj.set_bookmark(config.trunk_bookmark, moved[0].commit_id)
     return "trunk was moved, or the item was changed, at the last moment"
 
 
