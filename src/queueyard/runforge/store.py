@@ -139,8 +139,11 @@ class Store:
     def look(self) -> QueueState:
         """The queue as it is now, with what other tools wrote, without writing anything."""
         self.refresh()
-        for entry in self._foreign_entries():
+        entries = self._foreign_entries()
+        for entry in entries:
             self.state.apply(entry, self._read_to)
+        # What is not in the journal yet may only be seen: who writes next must find it new, and commit it.
+        self._is_loaded = not entries
         return self.state
 
     def daemon(self) -> DaemonFile | None:

@@ -257,6 +257,19 @@ class TestForeignEdits:
         assert states(workspace) == {"a": "queued", "b": "queued", "x": "queued"}
         assert len(calls) == 2
 
+    def test_what_another_tool_wrote_and_we_looked_at_is_kept_by_the_next_write(self, workspace: Workspace) -> None:
+        workspace.make_queue_folder()
+        jobs = [{"job_id": f"j{number}", "run_id": f"r{number}", "state": "queued"} for number in range(5)]
+        foreign_write(workspace, {"kind": "execution_queue", "jobs": jobs})
+        store = Store(workspace)
+        assert len(store.look().jobs) == 5
+
+        with store.locked():
+            store.publish()
+
+        assert [job["job_id"] for job in published(workspace)["jobs"]] == [job["job_id"] for job in jobs]
+        assert len(Store(workspace).look().jobs) == 5
+
     def test_our_own_file_is_not_taken_for_a_foreign_one(self, store: Store, workspace: Workspace) -> None:
         add(store, "a")
         before = next(workspace.queue_folder.glob("*journal*")).read_bytes()
