@@ -318,6 +318,20 @@ class TestTheBody:
         status, code = refused(server, space, response)
         assert (status, code) in {(400, "malformed_encoding"), (400, "malformed_json")}
 
+    def test_a_body_in_a_few_gzip_members_is_taken_and_one_in_very_many_is_not(
+        self, server: RunningServer, space: str
+    ) -> None:
+        """Unpacking so many would keep the server busy for minutes."""
+        whole = json.dumps(batch(op(1))).encode()
+        few = gzip.compress(whole[:20]) + gzip.compress(whole[20:])
+        many = gzip.compress(b"") * 100 + gzip.compress(whole)
+
+        refusal = refused(server, space, server.push(many, space=space, Content_Encoding="gzip"))
+        taken = server.push(few, space=space, Content_Encoding="gzip")
+
+        assert refusal == (400, "malformed_encoding")
+        assert taken.status == 200
+
     def test_an_encoding_that_nobody_knows_is_refused(self, server: RunningServer, space: str) -> None:
         response = server.push(batch(op(1)), space=space, Content_Encoding="br")
 

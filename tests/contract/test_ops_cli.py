@@ -146,6 +146,23 @@ class TestDoctor:
         assert [one["fixed"] for one in mended.json if one["check"] in {"modes", "manifests"}] == [True, True]
         assert pushed["applied"] == 1
 
+    def test_it_finds_all_that_is_corrupt_at_once(self, client: ScriptClient) -> None:
+        for name in ("a.md", "b.md"):
+            client.write(name, f"text of {name}")
+            client.json("plan")
+        letter = client.scope / "dead" / "letter.json"
+        letter.parent.mkdir(mode=0o700, exist_ok=True)
+        corrupt = [*client.scope.glob("*.manifest.json"), client.scope / "workspace.json", letter]
+        for path in corrupt:
+            path.write_text("{")
+            path.chmod(0o600)
+
+        sick = client.run("doctor", "--json")
+
+        assert [one["check"] for one in sick.json] == ["manifests", "manifests", "documents", "documents"]
+        assert all(any(str(path) in one["problem"] for one in sick.json) for path in corrupt)
+        assert all(one["advice"] for one in sick.json)
+
     def test_a_server_that_is_not_there_is_told(self, client: ScriptClient) -> None:
         client.write("a.md", "text")
         dead: dict[str, Any] = {"JOLLI_SERVER": "http://127.0.0.1:9"}

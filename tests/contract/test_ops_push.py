@@ -173,6 +173,31 @@ class TestRetryAndResume:
         assert [fault for fault, _ in proxy.seen] == faults
         assert paths(server.feed(space=space)) == [f"{number:03d}.md" for number in range(100)]
 
+    def test_each_try_of_a_batch_is_told_by_its_number(self, server: RunningServer, space: str, tmp_path: Path) -> None:
+        with FaultyProxy(server.url, ["pass", "drop", "lose", "pass"]) as proxy:
+            client = ScriptClient(tmp_path, proxy.url, space)
+            write_files(client, 50)
+
+            request_id = client.json("plan", "--batch-ops", "25")["request_id"]
+            client.json("resume")
+
+        events = [json.loads(line) for line in (client.scope / "events.jsonl").read_bytes().splitlines()]
+        told = {
+            index: [(one["kind"], one.get("attempt", 1)) for one in events if one["item"] == f"{request_id}:{index}"]
+            for index in (1, 2)
+        }
+        assert told[1] == [("queued", 1), ("started", 1), ("succeeded", 1)]
+        assert told[2] == [
+            ("queued", 1),
+            ("started", 1),
+            ("retried", 2),
+            ("started", 2),
+            ("retried", 3),
+            ("started", 3),
+            ("succeeded", 3),
+        ]
+        assert len({one["id"] for one in events}) == len(events)
+
     def test_a_fully_completed_request_is_a_no_op_on_retry(
         self, server: RunningServer, client: ScriptClient, space: str
     ) -> None:
@@ -356,6 +381,18 @@ class TestPoison:
         assert retried == {"queued": 1}
         assert (resumed.code, resumed.json["rejected"]) == (3, 1)
         assert client.json("dead", "list") == []
+
+    def test_a_name_that_fits_several_dead_letters_drops_none(self, client: ScriptClient) -> None:
+        ops = [op(number, serverPath=f".git/{number}") for number in (1, 2)]
+        client.run("push", "--ops", "-", stdin=json.dumps(ops))
+
+        refused = client.run("dead", "drop", "OP")
+        unknown = client.run("dead", "drop", "OP1", "OP7")
+
+        assert (refused.code, unknown.code) == (1, 1)
+        assert "2 dead letters fit 'OP'" in refused.stderr
+        assert "no dead letter 'OP7'" in unknown.stderr
+        assert len(client.json("dead", "list")) == 2
 
     def test_a_file_whose_op_is_dead_is_not_planned_again_until_it_changes(self, client: ScriptClient) -> None:
         client.write("a.md", "fine")

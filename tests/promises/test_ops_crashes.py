@@ -20,7 +20,8 @@ import pytest
 
 from queueyard.kernel.atomic import FILES, Files
 from queueyard.kernel.testing import Died, FakeClock, FaultyFiles, Loss
-from queueyard.ops import views
+from queueyard.ops import views, worker
+from queueyard.ops.aside import Aside, InTurn
 from queueyard.ops.export import MANIFEST_NAME, Source, export
 from queueyard.ops.records import AuditPage, Change, FeedOp, FeedPage, Op, OpType, Scope
 from queueyard.ops.service import Ops
@@ -37,8 +38,28 @@ if TYPE_CHECKING:
 Act = Callable[["Site", Files], None]
 
 
+class AsLateAsCanBe:
+    """Does what is left aside when it is waited for and not before: the slowest thread that there can be."""
+
+    def __init__(self) -> None:
+        self._asked: list[Callable[[], None]] = []
+
+    def do(self, act: Callable[[], None]) -> None:
+        self._asked.append(act)
+
+    def finish(self) -> None:
+        while self._asked:
+            self._asked.pop(0)()
+
+    def close(self) -> None:
+        """A client that has died does nothing more, and one that has not has waited."""
+
+
 class Site:
     """A queue in a folder, and a server that outlives every crash of the client."""
+
+    #: how the client does what need not be waited for
+    aside: Callable[[], Aside] = InTurn
 
     def __init__(self, root: Path, *, keep_completed: bool = False) -> None:
         self.folder = root / "queue"
@@ -63,6 +84,7 @@ class Site:
             connect=lambda: self,
             clock=self._clock,
             new_id=lambda: f"ID{next(self._ids):04d}",
+            aside=type(self).aside,
         )
 
     def exchange(self, method: str, path: str, body: bytes | None = None) -> Reply:
@@ -180,6 +202,11 @@ STORIES = [
 ]
 
 
+def told_as(name: str) -> Story:
+    [story] = [one for one in STORIES if one.name == name]
+    return story
+
+
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Path]:
     """A folder whose syncs cost nothing: what they are worth is the business of FaultyFiles."""
@@ -235,6 +262,17 @@ def test_after_every_crash_the_next_run_sends_the_rest_and_nothing_twice(story: 
     assert broken_promises(story, memory) == []
 
 
+@pytest.mark.parametrize("aside", [InTurn, AsLateAsCanBe])
+@pytest.mark.parametrize("name", ["sending", "sending, and keeping what was sent"])
+def test_it_does_not_matter_when_answered_batches_are_cleared_away(
+    name: str, aside: Callable[[], Aside], memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_CLEARED_TOGETHER", 2)
+    monkeypatch.setattr(Site, "aside", aside)
+
+    assert broken_promises(told_as(name), memory) == []
+
+
 def test_a_plan_that_returned_is_sent_whole_after_every_power_cut(memory: Path) -> None:
     for bytes_lost, names_lost in product(Loss, (False, True)):
         site = Site(memory / f"{bytes_lost}-{names_lost}")
@@ -279,9 +317,7 @@ def test_a_wrong_queue_is_caught(
 ) -> None:
     monkeypatch.setattr(Queue, method, wrong)
 
-    [told] = [one for one in STORIES if one.name == story]
-
-    assert any(caught in fault for fault in broken_promises(told, memory))
+    assert any(caught in fault for fault in broken_promises(told_as(story), memory))
 
 
 # --- export ----------------------------------------------------------------------------------------------------------

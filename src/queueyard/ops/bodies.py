@@ -20,6 +20,8 @@ ENCODINGS = ("gzip", "zstd")
 #: so many times the limit is thrown away before the connection is
 _THROWN_AWAY_TIMES = 8
 _MEDIA_TYPE = "application/json"
+#: one is usual; each costs a copy of all that is behind it, so ten million bytes of empty ones would take minutes
+_MOST_GZIP_MEMBERS = 64
 
 
 class Budget:
@@ -96,9 +98,12 @@ def decompressed(body: bytes, encoding: str | None, most: int) -> bytes:
 
 
 def _gunzipped(body: bytes, most: int) -> bytes:
-    unpacked, rest = b"", body
+    unpacked, rest, members = b"", body, 0
     try:
         while rest and len(unpacked) <= most:
+            members += 1
+            if members > _MOST_GZIP_MEMBERS:
+                raise Problem("malformed_encoding", f"more than {_MOST_GZIP_MEMBERS} gzip members")
             member = zlib.decompressobj(wbits=31)
             unpacked += member.decompress(rest, most + 1 - len(unpacked))
             if not member.eof and len(unpacked) <= most:

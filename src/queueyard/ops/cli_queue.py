@@ -233,20 +233,15 @@ def _scope_of(call: Call, request_id: str) -> Ops:
 
 
 def _letters(call: Call, ids: tuple[str, ...], *, everything: bool) -> list[tuple[Ops, list[DeadLetter]]]:
-    from queueyard.ops.errors import UnknownItem  # noqa: PLC0415
+    from queueyard.ops.service import id_of_letter  # noqa: PLC0415
 
     if bool(ids) == everything:
         raise click.UsageError("Name dead letters, or --all.")
-    found = []
-    left = set(ids)
-    for ops in call.known():
-        mine = [one for one in ops.dead_letters() if everything or any(name in one.id for name in ids)]
-        left -= {name for name in ids for one in mine if name in one.id}
-        if mine:
-            found.append((ops, mine))
-    if left:
-        raise UnknownItem(f"no dead letter {min(left)!r}", hint="List them: jolli-ops dead list")
-    return found
+    found = [(ops, ops.dead_letters()) for ops in call.known()]
+    known = {letter.id for _, letters in found for letter in letters}
+    wanted = known if everything else {id_of_letter(name, known) for name in ids}
+    chosen = [(ops, [letter for letter in letters if letter.id in wanted]) for ops, letters in found]
+    return [(ops, letters) for ops, letters in chosen if letters]
 
 
 def _brief(letter: DeadLetter) -> dict[str, Any]:

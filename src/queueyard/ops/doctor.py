@@ -6,6 +6,7 @@ Looking changes nothing. A repair keeps what it takes away.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,12 +15,13 @@ from queueyard.kernel.errors import CorruptFile, QueueyardError, explaining
 from queueyard.kernel.findings import Finding
 from queueyard.ops.errors import CorruptBatch, LedgerFailed
 from queueyard.ops.home import PRIVATE_FILE, PRIVATE_FOLDER
-from queueyard.ops.store import QUARANTINE
+from queueyard.ops.store import QUARANTINE, read_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from queueyard.ops.ledger import Ledger
+    from queueyard.ops.records import DeadLetter
     from queueyard.ops.service import Ops
 
 
@@ -28,7 +30,9 @@ _Look = Iterator[tuple[Finding, Callable[[], object] | None]]
 
 def examine(ops: Ops, *, fix: bool = False) -> list[Finding]:
     """Everything that is wrong with one scope; with `fix`, what can be mended is mended."""
-    return _mended([look(ops) for look in (_modes, _manifests, _batches, _leftovers, _letters, _server)], fix=fix)
+    return _mended(
+        [look(ops) for look in (_modes, _manifests, _batches, _documents, _leftovers, _letters, _server)], fix=fix
+    )
 
 
 def examine_ledger(ledger: Ledger) -> list[Finding]:
@@ -61,18 +65,17 @@ def _modes(ops: Ops) -> _Look:
 
 
 def _manifests(ops: Ops) -> _Look:
-    for path in sorted(ops.queue.folder.glob("REQ-*.manifest.json")):
+    for path in ops.queue.manifest_paths():
         try:
-            ops.queue.requests()
+            read_manifest(path)
         except CorruptFile as fault:
-            if str(path) in str(fault):
-                finding = Finding(
-                    check="manifests",
-                    problem=str(fault),
-                    advice=f"--fix moves it to {QUARANTINE}/; its batches are planned again by the next push",
-                    fixable=True,
-                )
-                yield finding, lambda path=path: _set_aside(ops, path)  # type: ignore[misc]
+            finding = Finding(
+                check="manifests",
+                problem=str(fault),
+                advice=f"--fix moves it to {QUARANTINE}/; its batches are planned again by the next push",
+                fixable=True,
+            )
+            yield finding, lambda path=path: _set_aside(ops, path)  # type: ignore[misc]
 
 
 def _set_aside(ops: Ops, path: Path) -> None:
@@ -98,6 +101,14 @@ def _batches(ops: Ops) -> _Look:
                 yield Finding(check="batches", problem=str(fault), advice=advice, fixable=False), None
 
 
+def _documents(ops: Ops) -> _Look:
+    for read in (ops.queue.workspace, ops.queue.coming, ops.queue.dead_letters):
+        try:
+            read()
+        except CorruptFile as fault:
+            yield Finding(check="documents", problem=str(fault), advice=fault.hint or "", fixable=False), None
+
+
 def _leftovers(ops: Ops) -> _Look:
     kept = sorted((ops.queue.folder / QUARANTINE).glob("*"))
     if kept:
@@ -109,7 +120,9 @@ def _leftovers(ops: Ops) -> _Look:
 
 
 def _letters(ops: Ops) -> _Look:
-    letters = ops.queue.dead_letters()
+    letters: list[DeadLetter] = []
+    with suppress(CorruptFile):
+        letters = ops.queue.dead_letters()
     if letters:
         problem = f"{len(letters)} ops could not be sent, for example {letters[0].op.server_path}: {letters[0].reason}"
         advice = "Decide: jolli-ops dead list, then dead retry or dead drop"

@@ -114,13 +114,14 @@ class _Writing:
 
     def adopt(self) -> None:
         """Take up segments that a run wrote before it died; what does not fit is no segment and goes."""
+        known = {segment.name for segment in [*self.manifest.changes, *self.manifest.audit]}
         for path in sorted(self._folder.glob("*.jsonl")):
             found = _NAME.fullmatch(path.name)
-            known = {segment.name for segment in [*self.manifest.changes, *self.manifest.audit]}
             if found is None or path.name in known:
                 continue
             stream, first, last = found[1], int(found[2]), int(found[3])
-            body = path.read_bytes()
+            with explaining("read", path):
+                body = path.read_bytes()
             if first == self.last(stream) + 1 and _numbers(body) == list(range(first, last + 1)):
                 self._remember(stream, _segment(path.name, first, last, body))
             else:

@@ -44,10 +44,11 @@ def drafts(tracked: Mapping[str, Tracked], found: Mapping[str, Local]) -> list[D
     gone = {path: known for path, known in tracked.items() if path not in found}
     new = {path: local for path, local in found.items() if path not in tracked}
     moved = _moves(gone, new)
+    moved_ids = {origin.file_id for origin in moved.values()}
     deleted = [
         Draft(type=OpType.DELETE, file_id=known.file_id, server_path=path, base_version=known.version)
         for path, known in gone.items()
-        if known.file_id not in {origin.file_id for origin in moved.values()}
+        if known.file_id not in moved_ids
     ]
     changed = [
         _upsert(path, found[path], known)

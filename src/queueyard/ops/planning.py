@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -123,6 +123,7 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
         manifest = self.queue.enqueue(
             request_id, encoded(), created_at=created_at, order=order, message=message, parent=parent
         )
+        said: dict[str, Any] = {"message": message} if message else {}
         told = (
             batch_event(
                 now,
@@ -133,6 +134,7 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
                 batch_index=index,
                 ops=entry.ops,
                 bytes=entry.bytes,
+                **said,
             )
             for index, entry in enumerate(manifest.batches, 1)
         )

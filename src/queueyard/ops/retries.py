@@ -37,6 +37,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         body: bytes | None = None,
         *,
         understood: Callable[[Reply], bool] = lambda _: True,
+        on_try: Callable[[int], None] = lambda _attempt: None,
         on_retry: Callable[[int, str], None] = lambda _attempt, _why: None,
     ) -> tuple[Reply, int]:
         """The first reply that is none to retry, and how many attempts it took.
@@ -49,6 +50,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         while True:
             attempt += 1
             retry_after_s = None
+            on_try(attempt)
             try:
                 reply = self.transport.exchange(method, path, body)
                 if after_reply(reply.status, reply.code) is not Next.RETRY and understood(reply):

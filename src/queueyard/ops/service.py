@@ -26,6 +26,7 @@ from queueyard.kernel.errors import UnsafePath
 from queueyard.kernel.events import Event, Journal, Kind
 from queueyard.kernel.ids import find_id, new_ulid
 from queueyard.kernel.settings import Settled
+from queueyard.ops.aside import Aside, InThread
 from queueyard.ops.errors import NoWorkspace, UnknownItem
 from queueyard.ops.events import batch_event
 from queueyard.ops.folder import Folder
@@ -39,7 +40,7 @@ from queueyard.ops.store import Queue
 from queueyard.ops.transport import HttpTransport, Transport, origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
 
@@ -73,6 +74,7 @@ class Ops:
         clock: Clock = SYSTEM_CLOCK,
         dice: Callable[[], float] = random.random,
         new_id: Callable[[], str] = new_ulid,
+        aside: Callable[[], Aside] = InThread,
     ) -> None:
         """Everything that touches the world is passed in; `open` passes the real things."""
         self.scope = scope
@@ -84,6 +86,7 @@ class Ops:
         self.planner = Planner(
             scope=scope, queue=queue, settings=settings, clock=clock, journal=self.journal, new_id=new_id
         )
+        self.aside = aside
         self._connect = connect
         self._dice = dice
 
@@ -265,11 +268,9 @@ class Ops:
 
     # --- dead letters ------------------------------------------------------------------------------------------------
 
-    def dead_letters(self, wanted: Sequence[str] = ()) -> list[DeadLetter]:
-        """All dead letters, or those that are named. UnknownItem if a name fits none, or several."""
-        letters = self.queue.dead_letters()
-        by_id = {letter.id: letter for letter in letters}
-        return [by_id[_the_only_one(name, by_id)] for name in wanted] if wanted else letters
+    def dead_letters(self) -> list[DeadLetter]:
+        """All of them, oldest first."""
+        return self.queue.dead_letters()
 
     def retry_dead(self, letters: Sequence[DeadLetter]) -> Plan:
         """Queue dead letters again as they are; each leaves `dead/` once it is queued."""
@@ -351,7 +352,8 @@ def _connect(site: _Site, variables: Mapping[str, str]) -> Transport:
     )
 
 
-def _the_only_one(name: str, known: Mapping[str, object]) -> str:
+def id_of_letter(name: str, known: Collection[str]) -> str:
+    """The id that a person means by a part of it. UnknownItem if that fits none, or several."""
     found = find_id(name, known) or [one for one in known if name in one]
     if len(found) != 1:
         told = f"{len(found)} dead letters fit {name!r}" if found else f"no dead letter {name!r}"

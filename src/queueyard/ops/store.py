@@ -114,11 +114,8 @@ class Queue:
 
         StorageFailed if the disk refuses; then nothing is queued.
         """
-        entries: list[BatchEntry] = []
         try:
-            for index, (batch, written) in enumerate(self._written(request_id, batches), 1):
-                entries.append(_entry_of(batch))
-                _wait_for(written, self._batch_path(request_id, index))
+            entries = list(self._stored(request_id, batches))
             with explaining("write", self.folder):
                 self._files.fsync_folder(str(self.folder))
             manifest = Manifest(
@@ -141,13 +138,11 @@ class Queue:
 
     def requests(self) -> list[Manifest]:
         """Every queued request, in the order of sending. CorruptFile if a manifest cannot be understood."""
-        decode = msgspec.json.Decoder(Manifest).decode
-        found = []
-        for path in sorted(self.folder.glob(f"REQ-*{_MANIFEST_SUFFIX}")):
-            manifest = read_document(path, decode, repair=f"Set it aside: jolli-ops doctor --fix (or mv {path} away)")
-            if manifest is not None:
-                found.append(manifest)
+        found = [manifest for path in self.manifest_paths() if (manifest := read_manifest(path)) is not None]
         return sorted(found, key=lambda manifest: queue_key(manifest.order))
+
+    def manifest_paths(self) -> list[Path]:
+        return sorted(self.folder.glob(f"REQ-*{_MANIFEST_SUFFIX}"))
 
     def request(self, request_id: str) -> Manifest:
         """One queued request, by its id or the start of it. UnknownItem if there is none, or more than one."""
@@ -296,25 +291,26 @@ class Queue:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _written(
-        self, request_id: str, batches: Iterable[EncodedBatch]
-    ) -> Iterator[tuple[EncodedBatch, Future[None] | None]]:
-        """Each batch with the promise that it is on disk; at most as many under way as there are writers."""
+    def _stored(self, request_id: str, batches: Iterable[EncodedBatch]) -> Iterator[BatchEntry]:
+        """What the manifest says of each batch, once it is on disk; at most as many under way as there are writers."""
         if self._writers == 1:
             for index, batch in enumerate(batches, 1):
-                self._write_new(self._batch_path(request_id, index), batch.body)
-                yield batch, None
+                yield self._store(request_id, index, batch)
             return
         from collections import deque  # noqa: PLC0415
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  only who queues has use for threads
 
         with ThreadPoolExecutor(self._writers) as pool:
-            under_way: deque[tuple[EncodedBatch, Future[None]]] = deque()
+            under_way: deque[Future[BatchEntry]] = deque()
             for index, batch in enumerate(batches, 1):
-                under_way.append((batch, pool.submit(self._write_new, self._batch_path(request_id, index), batch.body)))
+                under_way.append(pool.submit(self._store, request_id, index, batch))
                 if len(under_way) > self._writers:
-                    yield under_way.popleft()
-            yield from under_way
+                    yield under_way.popleft().result()
+            yield from (stored.result() for stored in under_way)
+
+    def _store(self, request_id: str, index: int, batch: EncodedBatch) -> BatchEntry:
+        self._write_new(self._batch_path(request_id, index), batch.body)
+        return BatchEntry(sha256=sha256(batch.body).hexdigest(), ops=batch.ops, bytes=len(batch.body))
 
     def _write_new(self, path: Path, body: bytes) -> None:
         # No temporary name: without the manifest nobody takes it for a batch, however much of it is there.
@@ -348,8 +344,7 @@ class Queue:
         """A child request holds the ops of a batch from the moment it is queued; that batch must not send them too."""
         if child.parent is None:
             return
-        path = self._manifest_path(child.parent.request_id)
-        parent = read_document(path, msgspec.json.Decoder(Manifest).decode, repair=f"Look at it: cat {path}")
+        parent = read_manifest(self._manifest_path(child.parent.request_id))
         if parent is None or child.parent.batch_index not in self.pending(parent):
             return
         batch = self._batch_path(parent.request_id, child.parent.batch_index)
@@ -410,6 +405,12 @@ class Queue:
 _REPLAN = "The batch is set aside; what it held is planned again by the next: jolli-ops push"
 
 
+def read_manifest(path: Path) -> Manifest | None:
+    """A manifest, or None if it is gone. CorruptFile if it cannot be understood."""
+    repair = f"Set it aside: jolli-ops doctor --fix (or mv {path} away)"
+    return read_document(path, _MANIFEST.decode, repair=repair)
+
+
 def emptied(manifest: Manifest, index: int) -> bytes:
     """The batch that stands in for one whose ops went elsewhere; the same bytes each time."""
     return msgspec.json.encode(
@@ -430,19 +431,10 @@ class _AnsweredIndex(msgspec.Struct, frozen=True, rename="camel"):
     batch_index: int
 
 
+_MANIFEST = msgspec.json.Decoder(Manifest)
 _NOTED = msgspec.json.Decoder(_NotedBatch)
 _ANSWER = msgspec.json.Decoder(Answer)
 _ANSWERED_INDEX = msgspec.json.Decoder(_AnsweredIndex)
-
-
-def _entry_of(batch: EncodedBatch) -> BatchEntry:
-    return BatchEntry(sha256=sha256(batch.body).hexdigest(), ops=batch.ops, bytes=len(batch.body))
-
-
-def _wait_for(written: Future[None] | None, path: Path) -> None:
-    if written is not None:
-        with explaining("write", path):
-            written.result()
 
 
 def _skip_torn(_: BadLine) -> None:

@@ -3,17 +3,21 @@
 Spec: Queue Flow; Retry & Resume Rules. Only the failed batch is tried again; an answered batch is never sent again,
 not even after a kill -9, because its answer is noted before anything else happens. A batch that is refused as a whole
 is split until the op that is to blame is found; that one goes to `dead/` and the rest goes on.
+
+While the server works on a batch, the next one is read, and what is left to do for those before is done aside: their
+events are told and their files cleared away. Between an answer and the next batch there is only the note of the answer.
 """
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from queueyard.kernel.clock import to_rfc3339
-from queueyard.kernel.events import Event, Kind
+from queueyard.kernel.events import Kind
 from queueyard.ops.errors import CorruptBatch, PushStopped, ServerLostProgress, TransportFailed
 from queueyard.ops.records import Answer, Manifest, NotedOp, PushRequest, PushResponse, RequestStatus, Status
 from queueyard.ops.retries import Asking, refused
@@ -22,15 +26,16 @@ from queueyard.ops.store import noted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from datetime import datetime
 
+    from queueyard.ops.aside import Aside
     from queueyard.ops.service import Ops
     from queueyard.ops.transport import Reply
 
 PUSH_PATH = "/v1/sync/push"
 REQUEST_PATH = "/v1/sync/requests/"
-#: answered batches whose files still lie there; more of them cost disk, fewer cost time
+#: answered batches whose files are cleared away together; more of them cost disk, fewer cost time
 _CLEARED_TOGETHER = 16
+_RESPONSE = msgspec.json.Decoder(PushResponse)
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,8 +84,8 @@ def resume(
     PushStopped if the server cannot be reached or takes nothing now, Refused if it refuses the caller; in both cases
     what is left stays queued.
     """
-    with ops.queue.locked() as repairs, ops.asking() as asking:
-        pusher = _Pusher(ops, asking, on_sent=on_sent, on_retry=on_retry)
+    with ops.queue.locked() as repairs, ops.asking() as asking, closing(ops.aside()) as aside:
+        pusher = _Pusher(ops, asking, aside, on_sent=on_sent, on_retry=on_retry)
         pusher.outcome.notes += repairs
         try:
             while manifests := ops.queue.requests():
@@ -102,6 +107,7 @@ class _Pusher:
         self,
         ops: Ops,
         asking: Asking,
+        aside: Aside,
         *,
         on_sent: Callable[[Sent], None],
         on_retry: Callable[[int, str], None],
@@ -110,6 +116,7 @@ class _Pusher:
         self._ops = ops
         self._queue = ops.queue
         self._asking = asking
+        self._aside = aside
         self._on_sent = on_sent
         self._on_retry = on_retry
 
@@ -122,11 +129,14 @@ class _Pusher:
                     return
                 answered.append(index)
                 if len(answered) == _CLEARED_TOGETHER:
-                    self._clear(manifest, answered)
+                    self._aside.finish()
+                    self._aside.do(partial(self._clear, manifest, answered))
+                    answered = []
         finally:
             # A process that was killed here finds the noted answers, and clears them away by `finish`.
             self._ops.take_over(self._queue.answers(manifest))
-            self._clear(manifest, answered)
+            self._aside.do(partial(self._clear, manifest, answered))
+            self._aside.finish()
         self._queue.finish(manifest, keep=self._ops.settings.keep_completed)
         self.outcome.requests += 1
 
@@ -148,34 +158,19 @@ class _Pusher:
     def _push_batch(self, manifest: Manifest, index: int, read: Callable[[], _Batch]) -> bool:
         """Whether the batch is answered; if not, its ops have gone elsewhere, and the queue looks different now."""
         batch = self._read(manifest, index, read)
-        started = self._ops.clock.now()
-        reply, attempts = self._ask(manifest, index, batch.body)
+        reply, response, attempt = self._ask(manifest, index, batch.body)
+        if response is not None:
+            self._take(manifest, index, batch, response, attempt)
+            return True
         match after_reply(reply.status, reply.code):
-            case Next.ANSWERED:
-                response = msgspec.json.decode(reply.body, type=PushResponse)
-                self._note(manifest, index, batch, response)
-                self._tell(manifest, index, started, attempts, response)
-                self.outcome.batches += 1
-                self.outcome.bytes += len(batch.body)
-                self._on_sent(
-                    Sent(
-                        request_id=manifest.request_id,
-                        batch_index=index,
-                        total_batches=manifest.total_batches,
-                        ops=len(response.results),
-                        bytes=len(batch.body),
-                        attempts=attempts,
-                    )
-                )
-                return True
             case Next.GONE:
                 return self._give_up_answer(manifest, index, "its answer is no longer kept")
             case Next.OUT_OF_ORDER:
                 return self._reconcile(manifest, index, reply)
             case Next.BURY:
-                return self._bury_all(manifest, index, reply)
+                return self._bury_all(manifest, index, reply, attempt)
             case Next.SPLIT:
-                return self._split(manifest, index, reply)
+                return self._split(manifest, index, reply, attempt)
             case _:
                 raise refused(reply)
 
@@ -191,42 +186,67 @@ class _Pusher:
         except CorruptBatch as fault:
             aside = self._queue.quarantine(manifest, index)
             self.outcome.notes.append(f"{fault}; set aside as {aside}")
-            self._journal(self._ops.event(self._ops.clock.now(), Kind.FAILED, manifest, index, reason="corrupt"))
+            self._tell(Kind.FAILED, manifest, index, reason="corrupt")
             return self._load(manifest, index)
 
-    def _ask(self, manifest: Manifest, index: int, body: bytes) -> tuple[Reply, int]:
-        expected_ops = manifest.batches[index - 1].ops
+    def _ask(self, manifest: Manifest, index: int, body: bytes) -> tuple[Reply, PushResponse | None, int]:
+        """The reply, what it says if it is an answer, and which attempt it was that got it."""
+        responses: list[PushResponse] = []
 
         def understood(reply: Reply) -> bool:
             if reply.status != 200:
                 return True
             try:
-                response = msgspec.json.decode(reply.body, type=PushResponse)
+                response = _RESPONSE.decode(reply.body)
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 return False
-            same = (response.request_id, response.batch_index) == (manifest.request_id, index)
-            return same and len(response.results) in {0, expected_ops}
+            if not _answers(response, manifest, index):
+                return False
+            responses.append(response)
+            return True
 
         def on_retry(attempt: int, why: str) -> None:
             self.outcome.retries += 1
-            moment = self._ops.clock.now()
-            self._journal(self._ops.event(moment, Kind.RETRIED, manifest, index, attempt=attempt + 1, reason=why[:200]))
+            self._tell(Kind.RETRIED, manifest, index, attempt=attempt + 1, reason=why[:200])
             self._on_retry(attempt, why)
 
-        return self._asking.ask("POST", PUSH_PATH, body, understood=understood, on_retry=on_retry)
+        def on_try(attempt: int) -> None:
+            self._tell(Kind.STARTED, manifest, index, attempt=attempt)
+
+        reply, attempt = self._asking.ask(
+            "POST", PUSH_PATH, body, understood=understood, on_try=on_try, on_retry=on_retry
+        )
+        return reply, responses[0] if responses else None, attempt
+
+    def _take(self, manifest: Manifest, index: int, batch: _Batch, response: PushResponse, attempt: int) -> None:
+        """Note an answer, then tell of it."""
+        self._note(manifest, index, batch, response)
+        self._tell(Kind.SUCCEEDED, manifest, index, attempt=attempt, **_counted(response))
+        self.outcome.batches += 1
+        self.outcome.bytes += len(batch.body)
+        self._on_sent(
+            Sent(
+                request_id=manifest.request_id,
+                batch_index=index,
+                total_batches=manifest.total_batches,
+                ops=len(response.results),
+                bytes=len(batch.body),
+                attempts=attempt,
+            )
+        )
 
     def _note(self, manifest: Manifest, index: int, batch: _Batch, response: PushResponse) -> None:
         """Everything that the answer says is safe before the answer is noted; a crash in between asks again."""
-        counted = [result.status for result in response.results]
-        if Status.REJECTED in counted:
+        counts = _counted(response)
+        if counts[Status.REJECTED]:
             self._bury_rejected(manifest, index, batch.body, response)
         results = {result.op_id: result for result in response.results}
         ops = [msgspec.structs.replace(op, result=results.get(op.op_id)) for op in batch.ops]
         at = to_rfc3339(self._ops.clock.now())
         self._queue.note_answer(manifest, Answer(batch_index=index, ops=ops, at=at))
-        self.outcome.applied += counted.count(Status.APPLIED)
-        self.outcome.conflicts += counted.count(Status.CONFLICT)
-        self.outcome.rejected += counted.count(Status.REJECTED)
+        self.outcome.applied += counts[Status.APPLIED]
+        self.outcome.conflicts += counts[Status.CONFLICT]
+        self.outcome.rejected += counts[Status.REJECTED]
 
     def _bury_rejected(self, manifest: Manifest, index: int, body: bytes, response: PushResponse) -> None:
         for op, result in zip(msgspec.json.decode(body, type=PushRequest).ops, response.results, strict=True):
@@ -237,11 +257,10 @@ class _Pusher:
     def _clear(self, manifest: Manifest, answered: list[int]) -> None:
         if answered:
             self._queue.clear(manifest, answered, keep=self._ops.settings.keep_completed)
-            answered.clear()
 
     # --- refusals ----------------------------------------------------------------------------------------------------
 
-    def _split(self, manifest: Manifest, index: int, reply: Reply) -> bool:
+    def _split(self, manifest: Manifest, index: int, reply: Reply, attempt: int) -> bool:
         if self._is_done_there(manifest, index):
             # The try before this one was applied, and the refusal is about something else: a limit that was lowered.
             return self._give_up_answer(manifest, index, "it was applied before it was refused")
@@ -258,17 +277,18 @@ class _Pusher:
             self.outcome.rejected += 1
         else:
             self._ops.split(manifest, index, halves(request.ops))
-        moment = self._ops.clock.now()
-        self._journal(self._ops.event(moment, Kind.FAILED, manifest, index, reason=code, ops=len(request.ops)))
+        self._tell(Kind.FAILED, manifest, index, attempt=attempt, reason=code, ops=len(request.ops))
         return False
 
-    def _bury_all(self, manifest: Manifest, index: int, reply: Reply) -> bool:
+    def _bury_all(self, manifest: Manifest, index: int, reply: Reply, attempt: int) -> bool:
         """The server knows another batch under this key: no part of ours can be sent under it."""
         code, reason = _why(reply)
-        for op in self._queue.read_request(manifest, index).ops:
+        ops = self._queue.read_request(manifest, index).ops
+        for op in ops:
             self._ops.bury(op, code=code, reason=reason, status=reply.status, manifest=manifest, index=index)
-            self.outcome.rejected += 1
         self._queue.note_answer(manifest, Answer(batch_index=index, ops=[], at=to_rfc3339(self._ops.clock.now())))
+        self._tell(Kind.FAILED, manifest, index, attempt=attempt, reason=code, ops=len(ops))
+        self.outcome.rejected += len(ops)
         return True
 
     def _give_up_answer(self, manifest: Manifest, index: int, why: str) -> bool:
@@ -300,18 +320,23 @@ class _Pusher:
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    def _tell(self, manifest: Manifest, index: int, started: datetime, attempts: int, response: PushResponse) -> None:
-        counts = {status.value: 0 for status in Status}
-        for result in response.results:
-            counts[result.status] += 1
+    def _tell(self, kind: Kind, manifest: Manifest, index: int, **fields: Any) -> None:
+        """It happened now; that it is written down need not be waited for."""
         now = self._ops.clock.now()
-        self._journal(
-            self._ops.event(started, Kind.STARTED, manifest, index),
-            self._ops.event(now, Kind.SUCCEEDED, manifest, index, attempt=attempts, **counts),
-        )
+        self._aside.do(lambda: self._ops.journal.append(self._ops.event(now, kind, manifest, index, **fields)))
 
-    def _journal(self, *events: Event) -> None:
-        self._ops.journal.append(*events)
+
+def _answers(response: PushResponse, manifest: Manifest, index: int) -> bool:
+    """Whether this is about that batch; an emptied one is answered without results."""
+    same = (response.request_id, response.batch_index) == (manifest.request_id, index)
+    return same and len(response.results) in {0, manifest.batches[index - 1].ops}
+
+
+def _counted(response: PushResponse) -> dict[str, int]:
+    counts = {status.value: 0 for status in Status}
+    for result in response.results:
+        counts[result.status] += 1
+    return counts
 
 
 def _why(reply: Reply) -> tuple[str, str]:

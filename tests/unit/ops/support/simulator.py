@@ -24,6 +24,7 @@ from queueyard.kernel.atomic import Files
 from queueyard.kernel.errors import QueueyardError
 from queueyard.kernel.testing import Died, FakeClock
 from queueyard.ops import views
+from queueyard.ops.aside import InTurn
 from queueyard.ops.database import SqliteConnection, SqliteDatabase
 from queueyard.ops.errors import TransportFailed
 from queueyard.ops.ledger import Ledger, Push, SpaceName
@@ -268,6 +269,7 @@ class Client:
             clock=world.clock,
             dice=world.dice.random,
             new_id=world.new_id,
+            aside=InTurn,
         )
 
     def die(self) -> None:
