@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from pipeline.histories import Undisturbed
+
 _MISSING = "pyspark and deltalake are not installed: pip install 'queueyard[pipeline,embedded]'"
 
 
@@ -33,12 +35,10 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     return module
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """All tests with a session go to one process, which shares it; the others run beside them."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +52,23 @@ def spark() -> Iterator[SparkSession]:
         _do_without(f"{fault}. {fault.hint}")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """Made-up histories and the tables of a run over them, for all tests that run over the same in another way."""
+    from pipeline.histories import undisturbed_run
+
+    return undisturbed_run(spark, tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.fixture(scope="session")
+def connect(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Spark Connect server."""
+    from pipeline.clusters import connect_server
+
+    with connect_server(tmp_path_factory.mktemp("connect")) as address:
+        yield address
 
 
 def _do_without(reason: str) -> NoReturn:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from itertools import count
+import shutil
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
 import pytest
 
 from queueyard.kernel.errors import LockTimeout
 from queueyard.kernel.events import System
+from queueyard.kernel.lifecycle import Lifecycle
 from queueyard.kernel.locks import FileLock
+from queueyard.pipeline.compaction import compact
 from queueyard.pipeline.delta import DeltaLog
 from queueyard.pipeline.errors import SourceFailed, TableTooNew
 from queueyard.pipeline.gold import METRICS
 from queueyard.pipeline.names import GOLD_NAMES, TABLE_NAMES
-from queueyard.pipeline.run import run
-from queueyard.pipeline.schemas import LINES, QUARANTINE, SILVER
+from queueyard.pipeline.run import freshen, run
+from queueyard.pipeline.schemas import LINES, QUARANTINE, SILVER, VIOLATIONS
+from queueyard.pipeline.silver.build import REMADE, build, remake_events
 from queueyard.pipeline.warehouse import VIEW_NAMES, Warehouse
+from queueyard.pipeline.watch import watch
 from queueyard.queen import Queen
 from queueyard.yard.places import Place
 
@@ -24,6 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from queueyard.pipeline.bronze.ingest import Ingested
 
 
 class _Death(BaseException):
@@ -116,6 +124,111 @@ def test_a_death_at_any_commit_leaves_the_same_tables_in_the_end(
         assert mine == theirs, metric.name
 
 
+def test_a_silver_table_that_is_lost_is_made_anew_from_bronze(
+    spark: SparkSession, repository: Path, tmp_path: Path
+) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+    places = [Place(system=System.QUEEN, at=str(repository))]
+    run(house, places)
+    _work(repository, "second")
+    run(house, places)
+    before = {name: _rows(house, name) for name in VIEW_NAMES}
+    for name in ("events", "messages", "items"):
+        shutil.rmtree(tmp_path / "home" / "silver" / name)
+
+    run(house, places)
+
+    assert {name: _rows(house, name) for name in VIEW_NAMES} == before
+
+
+def test_compacted_tables_say_the_same_and_go_on(spark: SparkSession, repository: Path, tmp_path: Path) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+    places = [Place(system=System.QUEEN, at=str(repository))]
+    for word in ("second", "third"):
+        run(house, places)
+        _work(repository, word)
+    before = {name: _rows(house, name) for name in VIEW_NAMES}
+
+    gone = compact(house, most_files=1)
+
+    assert {"bronze/lines", "silver/events", "silver/items", "silver/messages"} <= set(gone)
+    assert {name: _rows(house, name) for name in VIEW_NAMES} == before
+    run(house, places)
+    undisturbed = Warehouse(spark, str(tmp_path / "undisturbed"))
+    run(undisturbed, places)
+    for name in VIEW_NAMES:
+        assert _rows(house, name) == _rows(undisturbed, name), name
+
+
+def test_days_that_are_made_anew_are_as_they_were_and_nothing_else_is_touched(
+    spark: SparkSession, repository: Path, tmp_path: Path
+) -> None:
+    """As if an older version had told the events of today wrongly."""
+    house = Warehouse(spark, str(tmp_path / "home"))
+    places = [Place(system=System.QUEEN, at=str(repository))]
+    run(house, places)
+    before = {name: _rows(house, name) for name in VIEW_NAMES}
+    gold = {name: _gold(house, name) for name in GOLD_NAMES}
+    (day,) = {str(row["day"]) for row in house.events.read().collect()}
+    wrong = house.events.read().withColumn("kind", F.lit("failed"))
+    house.events.overwrite(house.events.write(wrong, upto=0), note={REMADE: "by an older version"})
+    build(house)
+    freshen(house)
+    assert _gold(house, "gold/throughput") != gold["gold/throughput"]
+
+    assert remake_events(house, first="2000-01-01", last="2000-12-31") == []
+    assert remake_events(house, first=day, last=day) == [day]
+    build(house)
+    freshen(house)
+
+    assert {name: _rows(house, name) for name in VIEW_NAMES} == before
+    assert {name: _gold(house, name) for name in GOLD_NAMES} == gold
+
+
+def test_a_watch_takes_what_comes_and_builds_it_before_it_ends(
+    spark: SparkSession, repository: Path, tmp_path: Path
+) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+    places = [Place(system=System.QUEEN, at=str(repository))]
+    lifecycle = Lifecycle()
+    rows: list[int] = []
+
+    def told(batch: Ingested) -> None:
+        rows.append(batch.rows)
+        if len(rows) == 1:
+            _work(repository, "second")
+        else:
+            lifecycle.ask_to_stop()
+
+    reached: list[int] = []
+    watch(house, places, lifecycle, told=told, built=reached.append)
+
+    undisturbed = Warehouse(spark, str(tmp_path / "undisturbed"))
+    run(undisturbed, places)
+    assert (len(rows), reached[-1]) == (2, 1)
+    for name in VIEW_NAMES:
+        assert _rows(house, name) == _rows(undisturbed, name), name
+
+
+def test_a_watch_ends_with_what_went_wrong_while_it_built(
+    spark: SparkSession, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(_house: Warehouse) -> None:
+        raise _Death
+
+    monkeypatch.setattr("queueyard.pipeline.watch.build", dies)
+    house = Warehouse(spark, str(tmp_path / "home"))
+
+    with pytest.raises(_Death):
+        watch(
+            house,
+            [Place(system=System.QUEEN, at=str(repository))],
+            Lifecycle(),
+            told=lambda _: None,
+            built=lambda _: None,
+        )
+
+
 def test_two_runs_at_once_are_one_run_and_one_refusal(spark: SparkSession, repository: Path, tmp_path: Path) -> None:
     house = Warehouse(spark, str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
@@ -148,7 +261,7 @@ def test_a_table_of_a_newer_version_is_not_touched(
 
 
 def test_the_names_of_tables_are_those_of_the_schemas() -> None:
-    known = [LINES.name, QUARANTINE.name, *(spec.name for spec in SILVER), *(metric.spec.name for metric in METRICS)]
+    known = [spec.name for spec in (LINES, QUARANTINE, *SILVER, *(metric.spec for metric in METRICS), VIOLATIONS)]
 
     assert sorted(TABLE_NAMES) == sorted(known)
 

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from queueyard.console import Script, examples, json_option
+from queueyard.kernel.errors import UsageFault
 from queueyard.kernel.output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import datetime
 
+    from queueyard.pipeline.bronze.ingest import Ingested
     from queueyard.pipeline.settings import PipelineSettings
     from queueyard.pipeline.warehouse import Warehouse
     from queueyard.yard.places import Yard
@@ -53,10 +56,12 @@ class Call:
         session = start(
             Spark(master=self.settings.master, remote=self.settings.remote, driver_memory=self.settings.memory)
         )
+        from queueyard.pipeline.failures import explained  # noqa: PLC0415
         from queueyard.pipeline.warehouse import Warehouse  # noqa: PLC0415
 
         try:
-            yield Warehouse(session, self.home)
+            with explained():
+                yield Warehouse(session, self.home)
         finally:
             session.stop()
 
@@ -95,10 +100,21 @@ def main() -> None:
     """The history of every system as tables, on Spark."""
 
 
-@main.command(epilog=examples("queueyard pipeline run", "queueyard pipeline run --master 'local[2]' --json"))
+@main.command(
+    epilog=examples(
+        "queueyard pipeline run", "queueyard pipeline run --watch", "queueyard pipeline run --master 'local[2]' --json"
+    )
+)
+@click.option("-w", "--watch", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @common
-def run(call: Call) -> None:
-    """Read what is new in every place of the yard, bring all tables up to date, and stop."""
+def run(call: Call, watch: bool) -> None:
+    """Read what is new in every place of the yard, bring all tables up to date, and stop.
+
+    With --watch, new records are in bronze within a second, and the tables below follow as fast as Spark builds them.
+    """
+    if watch:
+        _watch(call)
+        return
     with call.warehouse() as house:
         from queueyard.pipeline.run import run as run_pipeline  # noqa: PLC0415
 
@@ -111,6 +127,77 @@ def run(call: Call) -> None:
         call.out.text(f"{done.rows} rows read, {done.quarantined} of them quarantined; tables in {call.home}")
     else:
         call.out.text(f"nothing new; tables in {call.home}")
+
+
+def _watch(call: Call) -> None:
+    """One line per batch, as it is committed."""
+    from queueyard.kernel.lifecycle import Lifecycle  # noqa: PLC0415
+
+    lifecycle = Lifecycle()
+    with lifecycle.on_signals(), call.warehouse() as house:
+        from queueyard.pipeline.watch import watch  # noqa: PLC0415
+
+        def told(batch: Ingested) -> None:
+            if call.as_json:
+                call.out.data({"batch": batch.batch, "rows": batch.rows, "quarantined": batch.quarantined})
+            else:
+                call.out.text(f"batch {batch.batch}: {batch.rows} rows, {batch.quarantined} of them quarantined")
+
+        def built(batch: int) -> None:
+            if call.as_json:
+                call.out.data({"gold": batch})
+            else:
+                call.out.text(f"all tables have batch {batch}")
+
+        call.out.note("watching; Ctrl-C ends it")
+        watch(house, call.yard.places, lifecycle, told=told, built=built)
+
+
+@main.command(
+    epilog=examples(
+        "queueyard pipeline backfill --from 2026-11-01", "queueyard pipeline backfill --from 2026-11-01 --to 2026-11-07"
+    )
+)
+@click.option("--from", "first", type=click.DateTime(["%Y-%m-%d"]), required=True, help="The first day (UTC).")
+@click.option("--to", "last", type=click.DateTime(["%Y-%m-%d"]), help="The last day; default: all days since.")
+@common
+def backfill(call: Call, first: datetime, last: datetime | None) -> None:
+    """Make the events of some days anew from the raw lines, and everything that follows from them.
+
+    For tables that an older version made: the raw lines are all there, so nothing is asked of the sources.
+    """
+    days = (str(first.date()), str(last.date()) if last else "9999-12-31")
+    if days[0] > days[1]:
+        raise UsageFault(f"{days[0]} is after {days[1]}", hint="Give --from the earlier day.")
+    with call.warehouse() as house:
+        from queueyard.pipeline.run import alone, freshen  # noqa: PLC0415
+        from queueyard.pipeline.silver.build import build, remake_events  # noqa: PLC0415
+
+        with alone(house), call.out.progress("backfill", 0) as bar:
+            build(house, advance=lambda stage: bar.advance(1, stage))
+            remade = remake_events(house, first=days[0], last=days[1])
+            build(house, advance=lambda stage: bar.advance(1, stage))
+            freshen(house, advance=lambda stage: bar.advance(1, stage))
+    if call.as_json:
+        call.out.data({"days": remade})
+    else:
+        call.out.text(f"{len(remade)} days made anew")
+
+
+@main.command(epilog=examples("queueyard pipeline compact", "queueyard pipeline vacuum"))
+@common
+def compact(call: Call) -> None:
+    """Put together what many small batches have left: fewer files and rows, the same tables."""
+    with call.warehouse() as house:
+        from queueyard.pipeline.compaction import compact as compact_tables  # noqa: PLC0415
+        from queueyard.pipeline.run import alone  # noqa: PLC0415
+
+        with alone(house):
+            gone = compact_tables(house)
+    if call.as_json:
+        call.out.data(gone)
+    else:
+        call.out.text(f"{sum(gone.values())} files fewer; the old ones stay until: queueyard pipeline vacuum")
 
 
 @main.command(epilog=examples("queueyard pipeline status", "queueyard pipeline status --json"))
@@ -137,6 +224,12 @@ def status(call: Call) -> None:
         call.out.table(
             ("SOURCE", "READ BYTES", "BEHIND BYTES", "FILE"),
             [(one.stream, one.read_bytes, one.behind_bytes, one.path) for one in found.sources],
+        )
+    if found.violations:
+        call.out.text()
+        call.out.table(
+            ("BROKEN RULE", "TABLE", "ROWS", "BATCH", "FOR EXAMPLE"),
+            [(one.rule, one.table, one.rows, one.batch, one.examples[0]) for one in found.violations],
         )
     if found.behind_bytes:
         call.out.note(f"{found.behind_bytes} bytes are new; to read them: queueyard pipeline run")

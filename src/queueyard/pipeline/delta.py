@@ -11,8 +11,9 @@ import json
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, Transaction, create_table_with_add_actions
+import msgspec
 
 from queueyard.kernel.clock import SYSTEM_CLOCK
 from queueyard.pipeline.errors import TableTooNew
@@ -27,8 +28,16 @@ LAYOUT = 1
 _WRITER = "queueyard"
 _OURS = "queueyard"
 
-#: (path below the table, partition values as text)
-File = tuple[str, dict[str, str | None]]
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """One Parquet file that counts."""
+
+    #: below the table
+    path: str
+    #: what its folders say, as text
+    partition: dict[str, str | None]
+    #: the last batch that has a row in it
+    upto: int
 
 
 class DeltaLog:
@@ -64,6 +73,11 @@ class DeltaLog:
         counts = log.get_add_actions(flatten=False).column("num_records").to_pylist()
         return sum(int(count) for count in counts if count is not None)
 
+    def columns(self) -> list[tuple[str, str]]:
+        """(name, type) of every column; empty where there is no table."""
+        log = self._open()
+        return [] if log is None else [(field.name, str(field.type)) for field in log.schema().fields]
+
     def read_rows(self) -> list[dict[str, Any]]:
         """Every row; for small tables that people look at."""
         log = self._open()
@@ -90,7 +104,7 @@ class DeltaLog:
         batch: int | None,
         mode: Literal["append", "overwrite"] = "append",
         note: Mapping[str, Any] | None = None,
-        only: list[tuple[str, str, str]] | None = None,
+        only: list[tuple[str, str, Any]] | None = None,
     ) -> None:
         """Make files count. With `overwrite` they take the place of all others, or of the partitions in `only`."""
         log = self._open()
@@ -118,6 +132,11 @@ class DeltaLog:
                 commit_properties=properties,
             )
 
+    def compact(self) -> int:
+        """Put small files together, partition by partition; gives how many files are gone. Rows stay as they are."""
+        log = self._open()
+        return 0 if log is None else int(log.optimize.compact()["numFilesRemoved"])
+
     def vacuum(self, *, hours: int) -> list[str]:
         """Delete files that no version of the last `hours` needs; gives their names."""
         log = self._open()
@@ -130,13 +149,20 @@ class DeltaLog:
             log = DeltaTable(self.address)
         except TableNotFoundError:
             return None
+        except DeltaError as fault:
+            if "Unsupported" in str(fault):
+                raise self._too_new(str(fault)) from fault
+            raise
         found = _told(log).get("layout", LAYOUT)
         if found > LAYOUT:
-            raise TableTooNew(
-                f"{self.address} has layout {found}, and this version knows {LAYOUT}",
-                hint="Type: pip install --upgrade queueyard",
-            )
+            raise self._too_new(f"it has layout {found}, and this version knows {LAYOUT}")
+        # Whoever reads by the list of files, as Spark does here, would see rows that are deleted.
+        if "deletionVectors" in (log.protocol().reader_features or []):
+            raise self._too_new("somebody has turned deletion vectors on for it")
         return log
+
+    def _too_new(self, why: str) -> TableTooNew:
+        return TableTooNew(f"cannot use {self.address}: {why}", hint="Type: pip install --upgrade queueyard")
 
 
 def now_ms() -> int:
@@ -146,11 +172,14 @@ def now_ms() -> int:
 def _files_of(log: DeltaTable) -> Iterator[File]:
     actions = log.get_add_actions(flatten=False)
     paths = actions.column("path").to_pylist()
-    values: Sequence[Any] = (
-        list(actions.column("partition").to_pylist()) if "partition" in actions.schema.names else [{}] * len(paths)
+    nothing: list[Any] = [{}] * len(paths)
+    values, greatest = (
+        actions.column(name).to_pylist() if name in actions.schema.names else nothing for name in ("partition", "max")
     )
-    for path, partition in zip(paths, values, strict=True):
-        yield path, {name: None if value is None else str(value) for name, value in (partition or {}).items()}
+    for path, partition, most in zip(paths, values, greatest, strict=True):
+        found = {name: None if value is None else str(value) for name, value in (partition or {}).items()}
+        upto = found.get("batch") or (most or {}).get("batch")
+        yield File(path=path, partition=found, upto=-1 if upto is None else int(upto))
 
 
 def _told(log: DeltaTable) -> dict[str, Any]:

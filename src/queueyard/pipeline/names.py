@@ -25,4 +25,5 @@ GOLD_NAMES = (
     "gold/sync",
     "gold/summary",
 )
-TABLE_NAMES = (*BRONZE_NAMES, *SILVER_NAMES, *GOLD_NAMES)
+QUALITY_NAMES = ("quality/violations",)
+TABLE_NAMES = (*BRONZE_NAMES, *SILVER_NAMES, *GOLD_NAMES, *QUALITY_NAMES)

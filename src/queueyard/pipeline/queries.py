@@ -10,6 +10,7 @@ from pyspark.sql import types as T
 
 from queueyard.pipeline.errors import BadQuery
 from queueyard.pipeline.gold import METRICS
+from queueyard.pipeline.schemas import VIOLATIONS
 from queueyard.pipeline.warehouse import VIEW_NAMES
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ def _times_as_text(answer: DataFrame) -> DataFrame:
 
 
 def offer(house: Warehouse) -> None:
-    """Make every view and gold table known to SQL by its name."""
+    """Make every view, every gold table and the violations known to SQL by their names."""
     for name in VIEW_NAMES:
         house.view(name).createOrReplaceTempView(name)
     for metric in METRICS:
         house.table(metric.spec).read().createOrReplaceTempView(metric.name)
+    house.table(VIOLATIONS).read().createOrReplaceTempView("violations")

@@ -1,11 +1,12 @@
 """One run: what is new since the last one, batch after batch, until all of it is taken.
 
-The order of commits is bronze, silver, gold. Whatever died is gone on with by the next run: first the batch that bronze
-has and silver has not, then gold, then what is new. One run at a time per home.
+The order of commits is bronze, silver, gold, quality. Whatever died is gone on with by the next run, because each table
+knows how far it has come. One run at a time per home.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,17 @@ import msgspec
 
 from queueyard.kernel.locks import FileLock
 from queueyard.pipeline.bronze.ingest import Ingested, ingest
+from queueyard.pipeline.bronze.records import records_of
+from queueyard.pipeline.errors import TablesDisagree
 from queueyard.pipeline.gold.refresh import refresh
-from queueyard.pipeline.silver.build import build, is_built
-from queueyard.pipeline.silver.events import union
+from queueyard.pipeline.quality import check
+from queueyard.pipeline.silver.build import build
 from queueyard.pipeline.sources.positions import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame
-
-    from queueyard.pipeline.sources.positions import Plan, Read
+    from queueyard.pipeline.sources.positions import Plan
     from queueyard.pipeline.warehouse import Warehouse
     from queueyard.yard.places import Place
 
@@ -54,39 +55,45 @@ def run(
 ) -> Done:
     """Bring all tables up to date. LockTimeout, naming the holder, if another run is at work."""
     done: list[Ingested] = []
-    with _lock(house.home):
-        _finish(house, advance)
+    with alone(house):
         is_all = False
         # Places go on while they are read: what comes after the last look is for the next run.
         while not is_all:
-            advance("looking")
+            advance("reading")
             found = plan(places, house.lines.log.note(), most_bytes=batch_bytes)
             is_all = found.is_all
             if found.reads:
-                done.append(_ingest(house, found, advance))
-                build(house, done[-1].batch, advance=advance)
-        refresh(house, batch=house.lines.log.batch(), advance=advance)
+                done.append(take(house, found))
+            build(house, advance=advance)
+        freshen(house, advance=advance)
     return Done(batches=done)
 
 
-def _finish(house: Warehouse, advance: Callable[[str], None]) -> None:
-    """Build what an earlier run ingested and did not come to build."""
-    last = house.lines.log.batch()
-    if last >= 0 and not is_built(house, last):
-        build(house, last, advance=advance)
+@contextmanager
+def alone(house: Warehouse) -> Iterator[None]:
+    """Hold the home while the block runs. LockTimeout if somebody else does, TablesDisagree if a log was lost."""
+    folder = Path(house.home)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "lock", timeout_s=0):
+        last = house.lines.log.batch()
+        for table in (house.events, house.items, house.attempts):
+            # What silver lacks is built from bronze, so only bronze cannot be missing.
+            if (has := table.log.batch()) > last:
+                raise TablesDisagree(
+                    f"{table.spec.name} has batch {has}, and bronze has only {last}: its log was deleted or put back",
+                    hint=f"Put back what is missing, or read everything anew: rm -r {house.home}",
+                )
+        yield
 
 
-def _ingest(house: Warehouse, found: Plan, advance: Callable[[str], None]) -> Ingested:
-    advance("reading")
-    records = union([_frame(house, read) for read in found.reads])
+def take(house: Warehouse, found: Plan) -> Ingested:
+    """Commit what a plan names as the next batch of bronze."""
+    records = records_of(house.spark, found)
     return ingest(records, house.lines, house.quarantine, batch=house.lines.log.batch() + 1, positions=found.note)
 
 
-def _frame(house: Warehouse, read: Read) -> DataFrame:
-    return house.spark.read.format(read.format).options(**read.options).load()
-
-
-def _lock(home: str) -> FileLock:
-    folder = Path(home)
-    folder.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder / "lock", timeout_s=0)
+def freshen(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None) -> None:
+    """Gold and quality, up to where silver is."""
+    refresh(house, advance=advance)
+    advance("quality")
+    check(house, house.events.log.batch())

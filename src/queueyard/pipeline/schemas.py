@@ -59,9 +59,7 @@ RECORD = _schema(
     raw=_STRING,
 )
 
-LINES = TableSpec(
-    name="bronze/lines", schema=_with(RECORD, ingested_at=_TIME, batch=_LONG), partition_by=("batch", "stream")
-)
+LINES = TableSpec(name="bronze/lines", schema=_with(RECORD, ingested_at=_TIME, batch=_LONG), partition_by=("stream",))
 QUARANTINE = TableSpec(
     name="bronze/quarantine",
     schema=_with(RECORD, reason=_STRING, ingested_at=_TIME, batch=_LONG),
@@ -475,5 +473,24 @@ SUMMARY = TableSpec(
                 is_exact=_BOOL,
             ).fields,
         ]
+    ),
+)
+
+# --- quality ---------------------------------------------------------------------------------------------------------
+
+#: one row per rule that a check found broken (quality.py)
+VIOLATIONS = TableSpec(
+    name="quality/violations",
+    schema=_schema(
+        table=_STRING,
+        rule=_STRING,
+        violations=_LONG,
+        # keys of the first and the last of them, in the order of letters
+        examples=T.ArrayType(_STRING),
+        # whether the whole table was looked at; else what the batches of this check brought or changed
+        is_whole=_BOOL,
+        # the first batch of the check; `batch` is its last
+        since=_LONG,
+        batch=_LONG,
     ),
 )

@@ -13,14 +13,16 @@ import os
 from pathlib import Path
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 
-from queueyard.pipeline.errors import JavaMissing, SparkMissing
+from queueyard.pipeline.errors import JavaMissing, SparkMissing, SparkSilent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,12 +44,15 @@ _CONF = {
 _LOCAL_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     # The compiler that starts fast, and the collector that needs no threads: small batches are over before the other
-    # ones pay.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.level=ERROR",
+    # ones pay. That compiler has a small cache by default; once it is full, Java only interprets.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC "
+    "-Dlog4j2.level=ERROR",
 }
+_CONNECT_PORT = 15002
+_KNOCK_TIMEOUT_S = 10.0
+_LOOPBACK = "127.0.0.1"
+_LOOPBACK_CONF = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
 
 
 class Spark(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,20 +68,21 @@ class Spark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def start(how: Spark) -> SparkSession:
-    """A session. SparkMissing and JavaMissing say what to install."""
+    """A session. SparkMissing and JavaMissing say what to install, SparkSilent who does not answer."""
     if find_spec("pyspark") is None or find_spec("deltalake") is None:
         raise SparkMissing(
             "the pipeline needs pyspark and deltalake", hint="Type: pip install 'queueyard[pipeline,embedded]'"
         )
     if how.remote:
         return _connected(how)
-    _prepare_environment(os.environ)
-    from pyspark.sql import SparkSession  # noqa: PLC0415  half a second
-
     cores = os.cpu_count() or 2
     master = how.master or f"local[{cores}]"
+    _prepare_environment(os.environ, master)
+    from pyspark.sql import SparkSession  # noqa: PLC0415  half a second
+
     builder = SparkSession.builder.appName("queueyard").master(master)
     conf = _CONF | _LOCAL_CONF | {"spark.sql.shuffle.partitions": str(2 * cores)}
+    conf |= _LOOPBACK_CONF if _is_on_this_machine(master) else {}
     conf |= {"spark.default.parallelism": str(cores), "spark.driver.memory": how.driver_memory} | how.conf
     for name, value in conf.items():
         builder = builder.config(name, value)
@@ -90,12 +96,26 @@ def start(how: Spark) -> SparkSession:
 def _connected(how: Spark) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    _knock(str(how.remote))
     session = SparkSession.builder.remote(str(how.remote)).getOrCreate()
     for name, value in (_CONF | how.conf).items():
         if name.startswith("spark.sql."):
             session.conf.set(name, value)
     _register_sources(session)
     return session
+
+
+def _knock(remote: str) -> None:
+    """SparkSilent if nobody listens there: Spark itself would go on asking for minutes."""
+    address = urlsplit(remote)
+    host, port = address.hostname or "", address.port or _CONNECT_PORT
+    try:
+        socket.create_connection((host, port), timeout=_KNOCK_TIMEOUT_S).close()
+    except OSError as fault:
+        raise SparkSilent(
+            f"no Spark Connect server answers at {host}:{port}: {fault.strerror or fault}",
+            hint="Start it, name another one, or leave --remote out to use this machine.",
+        ) from fault
 
 
 def _register_sources(session: SparkSession) -> None:
@@ -105,10 +125,16 @@ def _register_sources(session: SparkSession) -> None:
         session.dataSource.register(source)
 
 
-def _prepare_environment(environment: os._Environ[str]) -> None:
+def _is_on_this_machine(master: str) -> bool:
+    """Whether driver and workers are all here; then nothing of it listens to the network."""
+    return master.startswith("local") or urlsplit(master).hostname in {_LOOPBACK, "localhost"}
+
+
+def _prepare_environment(environment: os._Environ[str], master: str) -> None:
     # Workers take `python3` from the PATH otherwise, which need not be the one that has our packages.
     environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if _is_on_this_machine(master):
+        environment.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     # A cluster's SPARK_HOME would bring another Spark than the package that was imported.
     home = find_spec("pyspark")
     if home is not None and home.origin is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from queueyard.pipeline.delta import DeltaLog
+from queueyard.pipeline.expectations import sentence_of
 from queueyard.pipeline.sources.spans import Mark, plan
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from queueyard.pipeline.sources.spans import Seen
 
 _BRONZE = "bronze/lines"
+_VIOLATIONS = "quality/violations"
 _EVERYTHING_BYTES = 1 << 62
 
 
@@ -39,12 +41,28 @@ class SourceState(msgspec.Struct, frozen=True, kw_only=True):
     behind_bytes: int
 
 
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that is broken."""
+
+    table: str
+    rule: str
+    #: what that means, for people; empty for a rule of another version
+    sentence: str
+    #: rows that broke it when it was last found broken
+    rows: int
+    #: keys of the first and the last of them
+    examples: list[str]
+    #: the last batch of that check
+    batch: int
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The whole of it."""
 
     home: str
     tables: list[TableState]
     sources: list[SourceState]
+    violations: list[Violation]
 
     @property
     def behind_bytes(self) -> int:
@@ -69,9 +87,31 @@ def status(home: str, names: Sequence[str], files: Sequence[Seen]) -> Status:
             )
             for file in files
         ],
+        violations=_violations(DeltaLog(f"{home}/{_VIOLATIONS}")),
     )
 
 
 def _table(home: str, name: str) -> TableState:
     log = DeltaLog(f"{home}/{name}")
     return TableState(name=name, rows=log.rows(), batch=log.batch(), committed_at=log.committed_at())
+
+
+def _violations(log: DeltaLog) -> list[Violation]:
+    """Each broken rule by its newest check; one about a whole table only if the last check still found it."""
+    last = log.batch()
+    newest = {
+        (row["table"], row["rule"]): row
+        for row in sorted(log.read_rows(), key=lambda row: row["batch"])
+        if row["batch"] == last or not row["is_whole"]
+    }
+    return [
+        Violation(
+            table=table,
+            rule=rule,
+            sentence=sentence_of(table, rule),
+            rows=row["violations"],
+            examples=row["examples"],
+            batch=row["batch"],
+        )
+        for (table, rule), row in sorted(newest.items())
+    ]

@@ -111,9 +111,18 @@ JOURNALS = ("runforge.events", "jjq.events", "ops.events")
 
 def judged(records: DataFrame) -> DataFrame:
     """The records with `reason`: null for sound ones, else what is wrong."""
-    known = [F.when(F.col("stream") == stream.name, _fault_of(stream)) for stream in STREAMS.values()]
+    # Each record is read once, into a column of its own: a condition reads it anew wherever it names a field.
+    read = {_column(name): F.when(F.col("stream") == name, _readable(stream)) for name, stream in STREAMS.items()}
+    known = [F.when(F.col("stream") == name, _fault_of(stream)) for name, stream in STREAMS.items()]
     unknown = F.when(~F.col("stream").isin(*STREAMS), F.lit("unknown stream"))
-    return records.withColumn("reason", F.coalesce(*known, unknown))
+    # A note that another tool left about its own format is no record, and no fault either.
+    is_note = F.get_json_object("raw", "$._migration").isNotNull()
+    return (
+        records.withColumns(read)
+        .withColumn("reason", F.coalesce(*known, unknown))
+        .drop(*read)
+        .withColumn("reason", F.when(F.col("reason").isNotNull() & ~is_note, F.col("reason")))
+    )
 
 
 def parsed(records: DataFrame, stream: str) -> DataFrame:
@@ -121,12 +130,18 @@ def parsed(records: DataFrame, stream: str) -> DataFrame:
     return records.where(F.col("stream") == stream).withColumn("record", F.from_json("raw", STREAMS[stream].schema))
 
 
+def _column(stream: str) -> str:
+    return f"_{stream.replace('.', '_')}"
+
+
+def _readable(stream: Stream) -> Column:
+    schema = T.StructType([*stream.schema.fields, T.StructField(_UNREADABLE, T.StringType())])
+    return F.from_json("raw", schema, {"columnNameOfCorruptRecord": _UNREADABLE, "mode": "PERMISSIVE"})
+
+
 def _fault_of(stream: Stream) -> Column:
-    readable = T.StructType([*stream.schema.fields, T.StructField(_UNREADABLE, T.StringType())])
-    record = F.from_json("raw", readable, {"columnNameOfCorruptRecord": _UNREADABLE, "mode": "PERMISSIVE"})
-    # A note that another tool left about its own format is no record, and no fault either.
-    is_migration = F.get_json_object("raw", "$._migration").isNotNull()
-    fault = F.coalesce(
+    record = F.col(_column(stream.name))
+    fault: Column = F.coalesce(
         F.when(record[_UNREADABLE].isNotNull() | record.isNull(), F.lit("cannot be read")), stream.fault(record)
     )
-    return F.when(fault.isNotNull() & ~is_migration, fault)
+    return fault

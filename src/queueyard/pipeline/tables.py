@@ -15,6 +15,7 @@ from deltalake.transaction import AddAction
 import msgspec
 import pyarrow.fs
 import pyarrow.parquet
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from queueyard.kernel.ids import new_ulid
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from queueyard.pipeline.delta import File
     from queueyard.pipeline.schemas import TableSpec
 
 
@@ -48,9 +50,9 @@ class Table:
         self.address = f"{home.rstrip('/')}/{spec.name}"
         self.log = DeltaLog(self.address)
 
-    def read(self, keep: Callable[[Mapping[str, str | None]], bool] = lambda _: True) -> DataFrame:
-        """What is committed; only files whose partition values `keep` likes. Empty where there is no table."""
-        files = [file for file, values in self.log.files() if keep(values)]
+    def read(self, keep: Callable[[File], bool] = lambda _: True) -> DataFrame:
+        """What is committed; only files that `keep` likes. Empty where there is no table."""
+        files = [file.path for file in self.log.files() if keep(file)]
         if not files:
             return self._spark.createDataFrame([], self.spec.schema)
         return (
@@ -60,8 +62,12 @@ class Table:
             .select(*self.spec.schema.fieldNames())
         )
 
-    def write(self, frame: DataFrame) -> Written:
-        """Write Parquet beside what is committed. Nobody sees it before `commit`."""
+    def since(self, batch: int, keep: Callable[[File], bool] = lambda _: True) -> DataFrame:
+        """The rows of all batches behind this one; only their files are opened."""
+        return self.read(lambda file: file.upto > batch and keep(file)).where(F.col("batch") > batch)
+
+    def write(self, frame: DataFrame, *, upto: int) -> Written:
+        """Write Parquet beside what is committed, with rows up to this batch. Nobody sees it before `commit`."""
         # Each write has a folder of its own, so that its files are found by one listing. The folder is named like a
         # partition, since Spark takes no other folders above those of partitions.
         folder = f"write={new_ulid()}"
@@ -70,7 +76,9 @@ class Table:
         if self.spec.partition_by:
             writer = writer.partitionBy(*self.spec.partition_by)
         writer.parquet(target)
-        files = [_add_action(*found, folder=folder) for found in _listed(target)]
+        has_batch = "batch" in set(self.spec.schema.fieldNames()) - set(self.spec.partition_by)
+        most = {"maxValues": {"batch": upto}} if has_batch else {}
+        files = [_add_action(*found, folder=folder, most=most) for found in _listed(target)]
         return Written(files=files, rows=sum(json.loads(file.stats)["numRecords"] for file in files))
 
     def commit(
@@ -87,10 +95,13 @@ class Table:
         self.log.commit(written.files, self._schema(), self.spec.partition_by, batch=batch, mode=mode, note=note)
         return True
 
-    def replace_batch(self, written: Written, *, batch: int) -> None:
-        """Put these files in place of all that this batch committed before."""
-        only = [("batch", "=", str(batch))]
-        self.log.commit(written.files, self._schema(), self.spec.partition_by, batch=None, mode="overwrite", only=only)
+    def overwrite(
+        self, written: Written, *, only: list[tuple[str, str, Any]] | None = None, note: Mapping[str, Any] | None = None
+    ) -> None:
+        """Put these files in place of all others, or of those in the partitions `only`; the batch stays what it is."""
+        self.log.commit(
+            written.files, self._schema(), self.spec.partition_by, batch=None, mode="overwrite", note=note, only=only
+        )
 
     def _schema(self) -> Schema:
         return Schema.from_arrow(to_arrow_schema(self.spec.schema, timezone="UTC"))
@@ -105,7 +116,7 @@ def _listed(target: str) -> Iterator[tuple[str, int, int]]:
             yield found.path.removeprefix(root).lstrip("/"), found.size, rows
 
 
-def _add_action(path: str, size_bytes: int, rows: int, *, folder: str) -> AddAction:
+def _add_action(path: str, size_bytes: int, rows: int, *, folder: str, most: dict[str, Any]) -> AddAction:
     named = [part.partition("=") for part in path.split("/")[:-1]]
     values = {name: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value) for name, _, value in named}
     return AddAction(
@@ -114,5 +125,5 @@ def _add_action(path: str, size_bytes: int, rows: int, *, folder: str) -> AddAct
         partition_values=values,
         modification_time=now_ms(),
         data_change=True,
-        stats=json.dumps({"numRecords": rows}),
+        stats=json.dumps({"numRecords": rows, **most}),
     )

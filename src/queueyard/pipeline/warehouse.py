@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queueyard.pipeline import schemas
+from queueyard.pipeline.delta import DeltaLog
 from queueyard.pipeline.silver import attempts, files, folding, items
 from queueyard.pipeline.tables import Table
 
@@ -43,6 +44,10 @@ class Warehouse:
     def view(self, name: str) -> DataFrame:
         """A silver table as people read it: parts added up, no book-keeping."""
         return _VIEWS[name](self)
+
+    def batch_of(self, name: str) -> int:
+        """The last batch that a silver table has; -1 for none."""
+        return DeltaLog(f"{self.home}/silver/{name}").batch()
 
 
 def _folded(table: Table, schema: StructType) -> DataFrame:

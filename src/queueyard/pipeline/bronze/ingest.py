@@ -43,14 +43,14 @@ def ingest(
         .withColumn("batch", F.lit(batch).cast("long"))
     )
     counted = stamped.observe(seen, F.count(F.lit(1)).alias("rows"), F.count("reason").alias("rejected"))
-    sound = lines.write(counted.where(F.col("reason").isNull()))
+    sound = lines.write(counted.where(F.col("reason").isNull()), upto=batch)
     rows, rejected = seen.get["rows"], seen.get["rejected"]
     if rejected:
         # A second look at the sources, which is rare: most batches have nothing to reject.
-        refused = quarantine.write(stamped.where(F.col("reason").isNotNull()))
+        refused = quarantine.write(stamped.where(F.col("reason").isNotNull()), upto=batch)
         if refused.rows != rejected:
             raise Unbalanced(_unlike(batch, f"{rejected} rejected, {refused.rows} written to quarantine"))
-        quarantine.replace_batch(refused, batch=batch)
+        quarantine.overwrite(refused, only=[("batch", "=", str(batch))])
     if sound.rows + rejected != rows:
         raise Unbalanced(_unlike(batch, f"{rows} read, {sound.rows} written, {rejected} rejected"))
     lines.commit(sound, batch=batch, note=positions)

@@ -1,33 +1,58 @@
-"""Makes every gold table anew from the silver views, and puts it in place of the old one at once.
+"""Makes gold tables anew from the silver views, each put in place of the old one at once.
 
-Gold tables are small, and replaced as a whole: whoever reads one sees the tables of one batch. A batch that is
-refreshed twice commits nothing twice.
+Gold tables are small, and replaced as a whole: whoever reads one sees the tables of one batch. A table is made only if
+something that it is made of has changed or was made anew; a batch that is refreshed twice commits nothing twice.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from queueyard.pipeline.gold import METRICS
+from queueyard.pipeline.silver.build import REMADE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from queueyard.pipeline.gold import Metric
     from queueyard.pipeline.warehouse import Warehouse
 
+#: metrics that are planned and run at once: small tables are mostly planning, which is the driver's work
+_AT_ONCE = 3
 
-def refresh(house: Warehouse, *, batch: int, advance: Callable[[str], None] = lambda _: None) -> list[str]:
-    """Bring every gold table to the batch; gives the names of those that were not there yet."""
-    stale = [metric for metric in METRICS if house.table(metric.spec).log.batch() < batch]
-    needed = {name for metric in stale for name in metric.needs}
-    views = {name: house.view(name).persist() for name in sorted(needed)}
+
+def refresh(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None) -> list[str]:
+    """Bring every gold table to its silver tables; gives the names of those that were made."""
+    version = house.events.log.note().get(REMADE)
+    stale = [metric for metric in METRICS if _is_stale(house, metric, version)]
+    views = {name: house.view(name).persist() for name in sorted({name for metric in stale for name in metric.needs})}
+
+    def make(metric: Metric) -> None:
+        table = house.table(metric.spec)
+        upto = _upto(house, metric)
+        made = metric.make(**{name: views[name] for name in metric.needs})
+        written, note = table.write(made.coalesce(1), upto=upto), {REMADE: version}
+        if table.log.batch() < upto:
+            table.commit(written, batch=upto, mode="overwrite", note=note)
+        else:
+            table.overwrite(written, note=note)
+        advance(metric.name)
+
     try:
-        for metric in stale:
-            advance(metric.name)
-            table = house.table(metric.spec)
-            made = metric.make(**{name: views[name] for name in metric.needs})
-            table.commit(table.write(made.coalesce(1)), batch=batch, mode="overwrite")
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(make, stale))
     finally:
         for view in views.values():
             view.unpersist()
     return [metric.name for metric in stale]
+
+
+def _is_stale(house: Warehouse, metric: Metric, version: str | None) -> bool:
+    log = house.table(metric.spec).log
+    return log.batch() < _upto(house, metric) or log.note().get(REMADE) != version
+
+
+def _upto(house: Warehouse, metric: Metric) -> int:
+    """The last batch that any of its silver tables has; a table of which there is nothing yet counts as new."""
+    return max(0, *(house.batch_of(name) for name in metric.needs))

@@ -1,8 +1,8 @@
-"""From one batch of bronze to silver: reads what is new, adds parts, commits each table under the batch's number.
+"""From bronze to silver: reads what is new, adds parts, commits each table under the last batch that it has.
 
-Everything here follows from the lines of the batch and from what earlier batches left, never from the clock or from
-how far another table has come. So a batch that died in the middle is simply built again: tables that have it already
-keep it, and the others get the same rows that they would have got.
+Everything here follows from the lines of the batches and from what earlier ones left, never from the clock or from how
+the batches were taken together. `events` goes first and the others follow it, so what died in between is simply gone
+on with: tables that have a batch already keep it, and the others get the same rows that they would have got.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from queueyard.kernel.ids import new_ulid
 from queueyard.pipeline import schemas
+from queueyard.pipeline.schemas import EVENT, EVENTS
 from queueyard.pipeline.silver import attempts, events, files, folding, items, queen, snapshots
-from queueyard.pipeline.tables import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,12 +25,16 @@ if TYPE_CHECKING:
     from queueyard.pipeline.tables import Table
     from queueyard.pipeline.warehouse import Warehouse
 
+_CHANGES = "ops.changes"
+_RECORD_KEY = ["source", "id"]
+#: in the note of a table: which making of the events it follows from
+REMADE = "remade"
 #: streams whose events follow from each line alone
 _TELLERS: Mapping[str, Callable[[DataFrame], DataFrame]] = {
     **{stream: lambda lines, stream=stream: events.of_journal(lines, stream) for stream in events.JOURNALS},  # type: ignore[misc]
     "runforge.queue": lambda lines: snapshots.of_snapshots(lines, zone=snapshots.local_zone(os.environ)),
     "panqueue.events": events.of_entries,
-    "ops.changes": events.of_changes,
+    _CHANGES: events.of_changes,
     "ops.audit": events.of_refusals,
 }
 #: streams whose lines are folded: the shape of the record, and what happened as its lines went by
@@ -40,67 +45,93 @@ _FOLDED = {
 }
 
 
-def build(house: Warehouse, batch: int, *, advance: Callable[[str], None] = lambda _: None) -> None:
-    """Bring every silver table to this batch."""
-    streams = {
-        values["stream"]
-        for values in (values for _, values in house.lines.log.files())
-        if values["batch"] == str(batch) and values["stream"]
-    }
-    lines = house.lines.read(lambda values: values["batch"] == str(batch)).persist()
-    try:
+def build(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None) -> None:
+    """Bring every silver table to the last batch of bronze."""
+    told, last = house.events.log.batch(), house.lines.log.batch()
+    # What is told of a record follows from what the batches before have left of it: so those are finished first.
+    _follow(house, upto=told, advance=advance)
+    if last > told:
         advance("events")
-        _add_events(house, lines, streams, batch=batch)
-        advance("records")
-        _add_records(house, lines, streams, batch=batch)
+        _add_events(house, after=told, upto=last)
+        _follow(house, upto=last, advance=advance)
+
+
+def _streams_since(house: Warehouse, batch: int) -> set[str]:
+    return {file.partition["stream"] or "" for file in house.lines.log.files() if file.upto > batch}
+
+
+def remake_events(house: Warehouse, *, first: str, last: str) -> list[str]:
+    """Make the events of these days (YYYY-MM-DD) anew from all of bronze; the tables below follow with `build`.
+
+    Gives the days that had or have events.
+    """
+    lines = house.lines.read().persist()
+    upto = house.events.log.batch()
+    wanted = events.distinct(_told(house, lines, after=-1), house.spark.createDataFrame([], EVENTS.schema), batch=upto)
+    try:
+        made = house.events.write(wanted.where(F.col("day").between(first, last)), upto=upto)
     finally:
         lines.unpersist()
-    advance("items and attempts")
-    days = house.events.log.note().get("days", [])
-    new = house.events.read(lambda values: values["day"] in days).where(F.col("batch") == batch).persist()
+    there = {file.partition["day"] or "" for file in house.events.log.files()}
+    told = {file.partition_values["day"] or "" for file in made.files}
+    days = sorted(day for day in there | told if first <= day <= last)
+    if days:
+        house.events.overwrite(made, only=[("day", "in", days)], note={REMADE: new_ulid()})
+    return days
+
+
+def _add_events(house: Warehouse, *, after: int, upto: int) -> None:
+    lines = house.lines.since(after).persist()
+    told = _told(house, lines, after=after).persist()
     try:
-        _add(house.items, items.of_events(new), batch=batch)
-        _add(house.attempts, attempts.of_events(new), batch=batch)
+        days = {str(row["day"]) for row in told.select(F.to_date("at").alias("day")).distinct().collect()}
+        known = house.events.read(lambda file: file.partition["day"] in days)
+        written = house.events.write(events.distinct(told, known, batch=upto), upto=upto)
+        house.events.commit(written, batch=upto)
     finally:
-        new.unpersist()
+        told.unpersist()
+        lines.unpersist()
 
 
-def is_built(house: Warehouse, batch: int) -> bool:
-    """Whether every silver table has what the batch brought."""
-    return min(house.events.log.batch(), house.items.log.batch(), house.attempts.log.batch()) >= batch
-
-
-def _add_events(house: Warehouse, lines: DataFrame, streams: set[str], *, batch: int) -> None:
-    if house.events.log.batch() >= batch:
-        return
+def _told(house: Warehouse, lines: DataFrame, *, after: int) -> DataFrame:
+    """What the lines of all batches behind `after` tell; what came before is in the tables."""
+    streams = _streams_since(house, after)
     told = [tell(lines) for stream, tell in _TELLERS.items() if stream in streams]
     for stream, (spec, schema, tell_changes) in _FOLDED.items():
         if stream in streams:
-            before = folding.folded(house.table(spec).read().where(F.col("batch") < batch), schema)
-            told.append(tell_changes(folding.rows_of_lines(lines, stream), before))
-    if not told:
-        house.events.commit(NOTHING, batch=batch, note={"days": []})
-        return
-    all_told = events.union(told).persist()
-    try:
-        days = {str(row["day"]) for row in all_told.select(F.to_date("at").alias("day")).distinct().collect()}
-        known = house.events.read(lambda values: values["day"] in days).where(F.col("batch") < batch)
-        written = house.events.write(events.distinct(all_told, known, batch=batch))
-        house.events.commit(written, batch=batch, note={"days": sorted(days)})
-    finally:
-        all_told.unpersist()
+            new = folding.rows_of_lines(lines, stream)
+            ids = new.select(*_RECORD_KEY).distinct()
+            known = house.table(spec).read().where(F.col("batch") <= after).join(ids, on=_RECORD_KEY, how="left_semi")
+            told.append(tell_changes(new, folding.folded(known, schema)))
+    return events.union(told) if told else house.spark.createDataFrame([], EVENT)
 
 
-def _add_records(house: Warehouse, lines: DataFrame, streams: set[str], *, batch: int) -> None:
+def _follow(house: Warehouse, *, upto: int, advance: Callable[[str], None]) -> None:
+    """Bring the other tables to where `events` is."""
+    advance("records")
     for stream, (spec, schema, _) in _FOLDED.items():
-        if stream in streams:
-            _add(house.table(spec), folding.folded(folding.rows_of_lines(lines, stream), schema), batch=batch)
-    if "ops.changes" in streams:
-        versions = files.distinct_versions(files.versions_of(lines))
-        _add(house.file_versions, versions, batch=batch)
-        _add(house.files, files.of_versions(versions), batch=batch)
+        table = house.table(spec)
+        after = table.log.batch()
+        if after < upto and stream in _streams_since(house, after):
+            _add(table, folding.folded(folding.rows_of_lines(_lines(house, stream, after), stream), schema), upto=upto)
+    for table, make in ((house.file_versions, files.distinct_versions), (house.files, files.of_versions)):
+        after = table.log.batch()
+        if after < upto and _CHANGES in _streams_since(house, after):
+            _add(table, make(files.versions_of(_lines(house, _CHANGES, after))), upto=upto)
+    advance("items and attempts")
+    for table, of_events in ((house.items, items.of_events), (house.attempts, attempts.of_events)):
+        version = house.events.log.note().get(REMADE)
+        if table.log.exists() and table.log.note().get(REMADE) != version:
+            made = table.write(of_events(house.events.read()), upto=house.events.log.batch())
+            table.overwrite(made, note={REMADE: version})
+        if table.log.batch() < upto:
+            written = table.write(of_events(house.events.since(table.log.batch())), upto=upto)
+            table.commit(written, batch=upto, note={REMADE: version})
 
 
-def _add(table: Table, rows: DataFrame, *, batch: int) -> None:
-    if table.log.batch() < batch:
-        table.commit(table.write(rows), batch=batch)
+def _lines(house: Warehouse, stream: str, after: int) -> DataFrame:
+    return house.lines.since(after, lambda file: file.partition["stream"] == stream)
+
+
+def _add(table: Table, rows: DataFrame, *, upto: int) -> None:
+    table.commit(table.write(rows, upto=upto), batch=upto)

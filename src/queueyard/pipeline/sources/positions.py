@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 #: how much one batch takes from streams and from feeds
 BATCH_ENTRIES = 2_000_000
+_ENTRY_BYTES = 200
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     note: dict[str, Any]
     #: whether that is all that was there to see; else the next plan goes on with it
     is_all: bool
+    #: about how much that is
+    bytes: int
     #: entries of streams that were trimmed before they could be read; None if some were and nobody knows how many
     lost: int | None
 
@@ -93,6 +96,10 @@ def plan(
         is_all=has_all_lines
         and sum(one.entries for one in new_entries.ranges) < most_entries
         and sum(one.upto - one.after for one in new_ranges) < most_entries,
+        bytes=sum(span.end - span.start for span in new_spans)
+        + sum(one.size for one in new_snapshots)
+        + _ENTRY_BYTES
+        * (sum(one.entries for one in new_entries.ranges) + sum(one.upto - one.after for one in new_ranges)),
         lost=new_entries.lost,
     )
 

