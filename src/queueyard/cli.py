@@ -16,6 +16,15 @@ _LATER = {
     "jjq": ("queueyard.jjq.cli:main", "A merge queue for the jj version control system."),
     "ops": ("queueyard.ops.cli:main", "Resumable pushes of file operations."),
     "pipeline": ("queueyard.pipeline.cli:main", "The history of every system as tables, on Spark."),
+    "status": ("queueyard.yard.cli_status:status", "How every place of the yard is doing, in one table."),
+    "events": ("queueyard.yard.cli_events:events", "What happens in all places of the yard, in the order of time."),
+    "trace": ("queueyard.yard.cli_trace:trace", "One piece of work across all systems."),
+    "list": ("queueyard.yard.cli_places:list_places", "List the places of the yard."),
+    "add": ("queueyard.yard.cli_places:add", "Add a place to the yard."),
+    "remove": ("queueyard.yard.cli_places:remove", "Take a place off the list of the yard."),
+    "dashboard": ("queueyard.dashboard.cli:main", "The yard as a web page, live and with its history."),
+    "bridge": ("queueyard.yard.cli_bridges:bridge", "Commands that systems start, so that they work together."),
+    "units": ("queueyard.yard.cli_units:units", "Unit files for systemd, and a container file."),
     "doctor": ("queueyard.yard.cli:doctor", "Say which real parts this machine has."),
     "demo": ("queueyard.yard.cli:demo", "Show every system at work in a throw-away yard."),
 }
@@ -47,3 +56,7 @@ def completion(shell: str, script: str | None) -> None:
         variable = f"_{name.replace('-', '_').upper()}_COMPLETE"
         if kind is not None:
             click.echo(kind(main, {}, name, variable).source())
+
+
+if __name__ == "__main__":
+    main(prog_name="queueyard")

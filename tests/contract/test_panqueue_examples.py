@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from executor_crews import need_a_sandbox
 from scripts import clean_environment
 from servers import Server, find_binary, valkey
 
@@ -21,6 +22,11 @@ PRINTED = {
         "Receipt(number=1, total=349)\n"
     ),
     "panqueue_keyed": "in order: True\n",
+    "panqueue_sandbox": "allowed: HELLO\nread: refused\nwrite: refused\n",
+    "panqueue_flow": "adding up\n{'title': 'A tale', 'words': 6, 'missing': ['two']}\n",
+    "panqueue_polite": (
+        "answered: ('ada', 8) ('ben', 8)\nrefused and tried again: 2 failed: 0\nadded once: True delayed: 1\n"
+    ),
     "panqueue_web_request": "cat-200.png\ndog-200.png\n",
 }
 
@@ -32,6 +38,8 @@ def _needs_a_server() -> None:
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_an_example_prints_what_it_should(name: str, tmp_path: Path) -> None:
+    if name == "panqueue_sandbox":
+        need_a_sandbox()
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / f"{name}.py")],
         cwd=tmp_path,

@@ -252,7 +252,7 @@ class TestRecovery:
 
         assert bench.active() == {}
         assert bench.ready() == ["a"]
-        assert bench.line.ask(bench.store.mend(most=100, really=False)) == [0] * 6
+        assert bench.line.ask(bench.store.mend(most=100, really=False)) == [0] * 9
 
     def test_nothing_is_left_of_a_key_without_jobs(self, bench: Bench) -> None:
         bench.add(("a1", "a"))

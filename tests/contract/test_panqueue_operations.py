@@ -138,6 +138,7 @@ class TestLooking:
         assert (counts.waiting, counts.active, counts.completed, counts.failed, counts.delayed) == (2, 1, 1, 1, 1)
         assert listed == {
             "waiting": ['"waits 1"', '"waits 2"'],
+            "held": [],
             "delayed": ['"later"'],
             "active": ['"hold"'],
             "completed": ["1"],
@@ -314,7 +315,7 @@ class TestChanging:
 
         left = line.call("EXISTS", store.keys["completed"])
         line.close()
-        assert found == [0, 0, 9_000, 0, 0, 0]
+        assert found == [0, 0, 9_000, 0, 0, 0, 0, 0, 0]
         assert left == 0
 
     @pytest.mark.parametrize("mode", ["global", "keyed"])

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queueyard.panqueue import Job, Queue, QueueClient, SyncQueueClient, Worker, WorkerSettings
+from queueyard.panqueue import (
+    Dedup,
+    FlowJob,
+    Job,
+    Keep,
+    Queue,
+    QueueClient,
+    Rate,
+    SyncQueueClient,
+    Worker,
+    WorkerPool,
+    WorkerSettings,
+)
 from queueyard.panqueue.address import parse_address
 from queueyard.panqueue.blocking import lines_to_all
 from queueyard.panqueue.errors import AccessDenied, ServerUnreachable
@@ -18,6 +30,7 @@ from servers import (
     Server,
     answers,
     cluster,
+    eventually,
     find_binary,
     free_port,
     fresh_id,
@@ -107,6 +120,55 @@ class TestACluster:
             handle.remove(handle.jobs("waiting")[0].id)
             assert handle.drain() == 4
             handle.obliterate(confirm="every-verb")
+
+    def test_every_script_of_the_features_touches_one_slot_only(self, nodes: list[Server]) -> None:
+        with SyncQueueClient(nodes[1].url) as client:
+            handle = client.queue(Queue("features", mode="keyed", key_concurrency=1))
+            delayed = handle.add(1, key="k", delay_ms=60_000, expires_ms=60_000, dedup=Dedup("d"))
+            handle.schedule("s", 1, every_ms=60_000, key="k")
+            handle.pause_schedule("s")
+            handle.set_rate(Rate(5), per_key=True)
+            handle.cancel(delayed.id)
+            assert handle.logs(delayed.id) == []
+            handle.obliterate(confirm="features")
+
+    @in_loop
+    async def test_flows_and_dead_letters_go_from_node_to_node(self, nodes: list[Server]) -> None:
+        url = nodes[0].url
+        # Ids that hash to all three nodes, as far as chance allows.
+        kids: list[Queue[int, int]] = [
+            Queue(f"flow-kids-{number}", int, int, dead_letters=f"flow-dead-{number}") for number in range(6)
+        ]
+        parents: Queue[Any, Any] = Queue("flow-parents", keep_completed=Keep())
+
+        async def double(job: Job[int]) -> int:
+            if job.payload < 0:
+                raise ValueError("below zero")
+            return job.payload * 2
+
+        async def add_up(job: Job[Any]) -> int:
+            return sum(one.result for one in (await job.children()).values())
+
+        async with QueueClient(url) as client:
+            pool = WorkerPool([Worker(parents, add_up, url=url), *(Worker(one, double, url=url) for one in kids)])
+            await pool.start()
+            try:
+                flow = FlowJob(parents, None, children=[FlowJob(one, place) for place, one in enumerate(kids)])
+                total = await (await client.add_flow(flow)).result(timeout_s=60)
+                for one in kids:
+                    await client.queue(one).add(-1)
+
+                async def all_are_dead() -> bool:
+                    counts = [await client.queue(f"flow-dead-{number}").counts() for number in range(6)]
+                    return all(one.waiting == 1 for one in counts)
+
+                await eventually(all_are_dead)
+            finally:
+                await pool.stop()
+            redriven = [await client.queue(f"flow-dead-{number}").redrive() for number in range(6)]
+
+        assert total == sum(range(6)) * 2
+        assert redriven == [1] * 6
 
     def test_all_queues_of_all_nodes_are_found(self, nodes: list[Server]) -> None:
         with SyncQueueClient(nodes[0].url) as client:

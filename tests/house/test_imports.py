@@ -52,6 +52,7 @@ EXTRAS = {
     ("jjq", "cli_run"): LEVELS["cli"],
     ("jjq", "doctor"): LEVELS["worker"],
     ("jjq", "home"): LEVELS["settings"],
+    ("jjq", "hooks"): LEVELS["store"],
     ("jjq", "housekeeping"): LEVELS["service"],
     ("jjq", "jj"): LEVELS["store"],
     ("jjq", "landing"): LEVELS["service"],
@@ -67,6 +68,7 @@ EXTRAS = {
     ("jjq", "waiting"): LEVELS["settings"],
     ("jjq", "workspaces"): LEVELS["store"],
     ("ops", "access"): LEVELS["store"],
+    ("ops", "aside"): LEVELS["settings"],
     ("ops", "bodies"): LEVELS["settings"],
     ("ops", "calls"): LEVELS["cli"],
     ("ops", "cli_push"): LEVELS["cli"],
@@ -102,24 +104,42 @@ EXTRAS = {
     ("panqueue", "cli_house"): LEVELS["cli"],
     ("panqueue", "cli_jobs"): LEVELS["cli"],
     ("panqueue", "cli_queues"): LEVELS["cli"],
+    ("panqueue", "cli_sandbox"): LEVELS["cli"],
+    ("panqueue", "cli_schedules"): LEVELS["cli"],
+    ("panqueue", "cli_watch"): LEVELS["cli"],
     ("panqueue", "client"): LEVELS["service"],
+    ("panqueue", "dead_letters"): LEVELS["service"],
+    ("panqueue", "desk"): LEVELS["service"],
     ("panqueue", "doctor"): LEVELS["service"],
     ("panqueue", "embedded"): LEVELS["store"],
+    ("panqueue", "errands"): LEVELS["service"],
     ("panqueue", "executors"): LEVELS["service"],
+    ("panqueue", "exporter"): LEVELS["worker"],
+    ("panqueue", "family"): LEVELS["service"],
+    ("panqueue", "flows"): LEVELS["settings"],
+    ("panqueue", "histograms"): LEVELS["settings"],
     ("panqueue", "jobs"): LEVELS["settings"],
     ("panqueue", "link"): LEVELS["store"],
     ("panqueue", "media"): LEVELS["service"],
     ("panqueue", "metrics"): LEVELS["settings"],
+    ("panqueue", "pacing"): LEVELS["records"],
     ("panqueue", "payloads"): LEVELS["rules"],
+    ("panqueue", "placing"): LEVELS["records"],
     ("panqueue", "pool"): LEVELS["worker"],
     ("panqueue", "queues"): LEVELS["settings"],
     ("panqueue", "refusals"): LEVELS["settings"],
     ("panqueue", "renewal"): LEVELS["service"],
     ("panqueue", "running"): LEVELS["service"],
+    ("panqueue", "schedules"): LEVELS["settings"],
+    ("panqueue", "scheduling"): LEVELS["service"],
     ("panqueue", "scripts"): LEVELS["settings"],
+    ("panqueue", "sharing"): LEVELS["service"],
     ("panqueue", "sync"): LEVELS["service"],
     ("panqueue", "tasks"): LEVELS["worker"],
+    ("panqueue", "top"): LEVELS["settings"],
+    ("panqueue", "tracing"): LEVELS["service"],
     ("panqueue", "turns"): LEVELS["service"],
+    ("panqueue", "upkeep"): LEVELS["service"],
     ("panqueue", "wire"): LEVELS["settings"],
     ("queen", "archive"): LEVELS["service"],
     ("queen", "assignments"): LEVELS["service"],
@@ -386,13 +406,16 @@ def test_pipeline_and_dashboard_know_records_and_events_of_the_systems_only(read
     assert found == []
 
 
-def test_nobody_imports_the_pipeline() -> None:
+def test_nobody_imports_the_pipeline_but_the_dashboard_what_needs_no_spark() -> None:
+    for_the_dashboard = {f"queueyard.pipeline.{name}" for name in ("delta", "errors", "names", "settings")}
+
     found = [
         f"{one.at(imported.line)} imports {imported.module}"
         for module, one in modules().items()
         if not is_in(module, "queueyard.pipeline")
         for imported in one.imports()
-        if is_in(imported.module, "queueyard.pipeline") or is_in(imported.module, "pyspark")
+        if (is_in(imported.module, "queueyard.pipeline") or is_in(imported.module, "pyspark"))
+        and not (is_in(module, "queueyard.dashboard") and imported.module in for_the_dashboard)
     ]
 
     assert found == []

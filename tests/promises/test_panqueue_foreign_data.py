@@ -12,6 +12,10 @@ import pytest
 from queueyard.panqueue.address import parse_address
 from queueyard.panqueue.blocking import Line
 from queueyard.panqueue.errors import ForeignData
+from queueyard.panqueue.family import tell
+from queueyard.panqueue.flows import Parent
+from queueyard.panqueue.pacing import STRICT_LEVEL_US, QueueRules, Rate
+from queueyard.panqueue.placing import Placing
 from queueyard.panqueue.records import Finish, JobOptions, Keep, Mode
 from queueyard.panqueue.store import QueueStore
 from servers import Server, fresh_id, valkey
@@ -23,8 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["valkey"]
 
-GLOBAL = ("waiting", "active", "completed", "failed", "delayed", "concurrency", "meta", "events")
-KEYED = ("active", "completed", "failed", "delayed", "concurrency", "meta", "events", "k_active", "k_ready", "k_limits")
+FEATURES = ("expiry", "held", "unplanted", "children")
+GLOBAL = ("waiting", "active", "completed", "failed", "delayed", "concurrency", "meta", "events", "ranked", *FEATURES)
+KEYED = (
+    *("active", "completed", "failed", "delayed", "concurrency", "meta", "events", "k_active", "k_ready", "k_limits"),
+    *("k_limited", *FEATURES),
+)
+MOVES = ("add", "turn", "fail", "recover", "extend", "hand_back")
+FEATURE_MOVES = ("place", "ruled turn", "cancel", "expire", "postpone", "tell parent")
 KEEP = Keep()
 
 
@@ -38,12 +48,18 @@ class Bench:
         self.builder = self.store.turn_builder(lease_ms=600_000, worker="w", keep=KEEP, keyed=self.keyed)
         line.ask(self.store.declare_mode(mode, 3 if self.keyed else None))
         line.ask(self.store.switch_events(100))
+        rules = QueueRules(key_rate=Rate(1)) if self.keyed else QueueRules(level_us=STRICT_LEVEL_US, rate=Rate(1))
+        self.ruled = self.store.turn_builder(lease_ms=600_000, worker="w", keep=KEEP, keyed=self.keyed, ruled=True)
+        line.ask(self.store.write_rules(rules))
         self.add("j1", "j2", "j3", "j4")
         self.claim(4)
         line.ask(self.store.fail([("j4", "t", "why", 1)], worker="w", keep=KEEP))
         line.call("ZADD", self.store.keys["delayed"], 1, "j4")
         line.call("ZADD", self.store.keys["active"], 1, "j3")
         self.add("j5", "j6")
+        line.ask(self.placing("e", Placing(expires_ms=1)))
+        line.call("ZADD", self.store.keys["expiry"], 1, "e")
+        line.ask(self.placing("p", Placing(fields=(("plan", "[]"), ("pending", "1")))))
 
     def add(self, *ids: str) -> None:
         self.line.ask(self.adding(*ids))
@@ -66,7 +82,18 @@ class Bench:
             "recover": store.recover(actor="s", most=10, keep=KEEP),
             "extend": store.extend([("j1", "t")], lease_ms=600_000),
             "hand_back": store.hand_back([("j1", "t")], worker="w", why="shutdown"),
+            "place": self.placing("j7"),
+            "ruled turn": self.ruled.build([("j1", "t", "a" if self.keyed else None, b"1")], claim=2, token="u"),
+            "cancel": store.cancel(["j1", "j5"], why="why", keep=KEEP),
+            "expire": store.expire(most=10, keep=KEEP),
+            "postpone": store.postpone([("j1", "t", "why", 5, 0)], worker="w"),
+            "tell parent": next(tell(Parent(store.queue_id, "p", "x"), actor="w", well=False, text=b"why")),
         }
+
+    def placing(self, job_id: str, placing: Placing | None = None) -> Ask[int]:
+        words: list[Any] = [job_id, b"{}", *(["a"] if self.keyed else [])]
+        options = JobOptions(placing=placing or Placing(priority=3, expires_ms=60_000, fields=(("parent", "{}"),)))
+        return self.store.add(words, options, keyed=self.keyed)
 
     def everything(self) -> dict[bytes, bytes]:
         keys: list[bytes] = self.line.call("KEYS", f"{self.store.keys.tag.replace('[', '?')}*")
@@ -94,7 +121,7 @@ def line(valkey: Server) -> Iterator[Line]:
 CASES = [(Mode.GLOBAL, name) for name in GLOBAL] + [(Mode.KEYED, name) for name in KEYED]
 
 
-@pytest.mark.parametrize("move", ["add", "turn", "fail", "recover", "extend", "hand_back"])
+@pytest.mark.parametrize("move", [*MOVES, *FEATURE_MOVES])
 @pytest.mark.parametrize(("mode", "name"), CASES)
 def test_a_refused_call_has_written_nothing(line: Line, mode: Mode, name: str, move: str) -> None:
     bench = Bench(line, mode)
@@ -108,7 +135,7 @@ def test_a_refused_call_has_written_nothing(line: Line, mode: Mode, name: str, m
     assert line.call("GET", bench.store.keys[name]) == b"somebody else's"
 
 
-@pytest.mark.parametrize("move", ["add", "turn", "fail", "recover", "extend", "hand_back"])
+@pytest.mark.parametrize("move", MOVES)
 def test_a_key_whose_list_is_somebody_elses_loses_no_job_that_is_active_or_delayed(line: Line, move: str) -> None:
     bench = Bench(line, Mode.KEYED)
     place = bench.store.keys["k_lists"] + "a"

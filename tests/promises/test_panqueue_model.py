@@ -14,10 +14,14 @@ import pytest
 from queueyard.panqueue import scripts
 from queueyard.panqueue.address import parse_address
 from queueyard.panqueue.blocking import Line
-from queueyard.panqueue.records import JobOptions, JobState, Keep, Mode
+from queueyard.panqueue.family import tell
+from queueyard.panqueue.flows import OnFailure, Parent
+from queueyard.panqueue.pacing import STRICT_LEVEL_US, QueueRules
+from queueyard.panqueue.placing import Placing
+from queueyard.panqueue.records import IdsFrom, JobOptions, JobState, Keep, Mode
 from queueyard.panqueue.store import Ask, QueueStore
 from servers import Server, fresh_id, server
-from unit.panqueue.model import Model
+from unit.panqueue.model_features import FeatureModel
 
 __all__ = ["server"]
 
@@ -25,8 +29,10 @@ SEEDS = 15
 STEPS = 60
 TIMES = {
     *(b"createdAt", b"lastStartedAt", b"leaseDeadline", b"finishedAt"),
-    *(b"lastFailedAt", b"lastStalledAt", b"lastRequeuedAt"),
+    *(b"lastFailedAt", b"lastStalledAt", b"lastRequeuedAt", b"rank"),
 }
+#: sorted sets whose scores are times
+BY_TIME = (b":active", b":completed", b":failed", b":delayed", b":expiry", b":held", b":unplanted", b":ranked")
 
 
 class Twin:
@@ -35,16 +41,20 @@ class Twin:
     def __init__(self, server: Server, chance: random.Random, mode: Mode) -> None:
         self.line = Line(parse_address(server.url))
         self.store = QueueStore(fresh_id())
-        self.model = Model(lambda: 1_000_000)
+        self.model = FeatureModel(lambda: 1_000_000)
         self.chance = chance
         self.keep = chance.choice([None, Keep(), Keep(count=0)])
+        ranked = mode is Mode.GLOBAL and chance.random() < 0.5
         self.builder = self.store.turn_builder(
-            lease_ms=10_000_000, worker="w", keep=self.keep, keyed=mode is not Mode.GLOBAL
+            lease_ms=10_000_000, worker="w", keep=self.keep, keyed=mode is not Mode.GLOBAL, ruled=ranked
         )
         self.mode = mode
         self.held: list[tuple[str, str, str | None]] = []
         self.ids = 0
         self.tokens = 0
+        if ranked:
+            self.line.ask(self.store.write_rules(QueueRules(level_us=STRICT_LEVEL_US)))
+            self.model._hset(self.store.keys["meta"].encode(), ranked=STRICT_LEVEL_US)
         self.same(self.store.declare_mode(mode, chance.choice([1, 2, 3]) if mode is not Mode.GLOBAL else None))
 
     def same(self, ask: Ask[Any]) -> Any:
@@ -58,6 +68,7 @@ class Twin:
     def step(self) -> None:
         keyed = self.builder.keyed
         verbs = [self.add, self.turn, self.turn, self.turn, self.fail, self.extend, self.hand_back, self.recover]
+        verbs += [self.place, self.cancel, self.postpone, self.expire, self.tell_parent]
         verbs += [self.limit, self.trim, self.pause] + ([self.key_limit] if self.mode is Mode.DYNAMIC else [])
         assert keyed or self.mode is Mode.GLOBAL
         self.chance.choice(verbs)()
@@ -90,6 +101,48 @@ class Twin:
     def fail(self) -> None:
         failures = [(one, by, "why", self.chance.choice([-1, 0, 9_000_000])) for one, by, _ in self.some_held()]
         self.same(self.store.fail(failures, worker="w", keep=self.keep))
+
+    def place(self) -> None:
+        """Jobs that are late, urgent, limited in time, or waiting for others."""
+        self.ids += 1
+        placing = self.chance.choice(
+            [
+                Placing(delay_ms=9_000_000),
+                Placing(priority=self.chance.randint(-3, 3)),
+                Placing(priority=1, expires_ms=9_000_000),
+                Placing(fields=(("plan", "[]"), ("pending", "2"))),
+            ]
+        )
+        words: list[Any] = [f"j{self.ids}", b"{}", *([self.chance.choice("abc")] if self.builder.keyed else [])]
+        options = JobOptions(retries=1, placing=placing)
+        self.same(self.store.add(words, options, keyed=self.builder.keyed, ids_from=IdsFrom.CALLER))
+
+    def some_ids(self) -> list[str]:
+        return [f"j{self.chance.randint(1, self.ids + 2)}" for _ in range(self.chance.randint(1, 3))]
+
+    def cancel(self) -> None:
+        ids = self.some_ids()
+        self.held = [one for one in self.held if one[0] not in ids]
+        self.same(self.store.cancel(ids, why="not wanted", keep=self.keep))
+
+    def postpone(self) -> None:
+        jobs = [(one, by, "later", 9_000_000, 0) for one, by, _ in self.some_held()]
+        self.same(self.store.postpone(jobs, worker="w"))
+
+    def expire(self) -> None:
+        """Let the time of some be over, in both worlds."""
+        key = self.store.keys["expiry"]
+        for place, one in enumerate(sorted(self.model.zset(key.encode()))):
+            if self.chance.random() < 0.5:
+                self.line.call("ZADD", key, place + 1, one)
+                self.model.zset(key.encode())[one] = place + 1
+        self.same(self.store.expire(most=self.chance.randint(1, 4), keep=self.keep))
+
+    def tell_parent(self) -> None:
+        policy = self.chance.choice(list(OnFailure))
+        parent = Parent(self.store.queue_id, self.some_ids()[0], self.chance.choice("xyz"), policy)
+        talk = tell(parent, actor="w", well=self.chance.random() < 0.7, text=b"7", keep=self.keep)
+        self.same(next(talk))
 
     def extend(self) -> None:
         self.same(self.store.extend([(one, by) for one, by, _ in self.held], lease_ms=10_000_000))
@@ -167,7 +220,7 @@ def normal(data: dict[bytes, Any]) -> dict[bytes, Any]:
             continue
         for name in TIMES & set(value):
             value[name] = b"<ms>"
-        if key.endswith((b":active", b":completed", b":failed", b":delayed")) and b":k:" not in key:
+        if key.endswith(BY_TIME) and b":k:" not in key:
             told[key] = set(value)
     return told
 
@@ -186,7 +239,13 @@ def test_random_calls_give_the_same_replies_and_leave_the_same_data(server: Serv
 
 def test_the_model_knows_every_script_that_moves_jobs() -> None:
     looking_after = {"counts", "page", "retry", "remove", "drain", "obliterate", "mend", "switch_events", "trim"}
+    about_running_jobs = {"report", "step", "forwarded", "child_ended", "ended_children"}
+    # What these do depends on the clock; tests/contract/test_panqueue_{pacing,schedules}.py hold them.
+    by_the_clock = {"turn_keyed_ruled", "schedule_put", "schedule_fire"}
+    left_out = looking_after | about_running_jobs | by_the_clock
 
-    missing = [one.name for one in scripts.ALL if one.name not in looking_after and not hasattr(Model, f"_{one.name}")]
+    missing = [
+        one.name for one in scripts.ALL if one.name not in left_out and not hasattr(FeatureModel, f"_{one.name}")
+    ]
 
     assert missing == []

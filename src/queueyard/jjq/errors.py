@@ -8,6 +8,7 @@ QueueyardError
 │   └── StaleWorkspace    the caller's workspace must be updated first
 ├── BadRevset         a revset resolves to no revision, or to several
 ├── BadId             a text is no sequence id
+├── PushRefused       the command that is asked before a push said no
 ├── NoSuchItem        nothing is queued or failed under that id
 ├── IdsExhausted      all 999999 ids are used
 ├── LockHeld          somebody else holds a jjq lock
@@ -55,6 +56,10 @@ class JjFailed(QueueyardError):
     def __init__(self, message: str, *, said: str, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.said = said
+
+
+class PushRefused(QueueyardError):
+    pass
 
 
 class StaleWorkspace(JjFailed):

@@ -20,17 +20,22 @@ if TYPE_CHECKING:
 _MOST_TRIES = 3
 
 
-def push(store: Store, revset: str) -> Item:
-    """Queue the one revision that the revset means. spec: push. BadRevset for none or several."""
+def push(store: Store, revset: str, *, ask: Callable[[Commit], None] | None = None) -> Item:
+    """Queue the one revision that the revset means. spec: push. BadRevset for none or several.
+
+    `ask` may refuse it by raising.
+    """
     store.check_jj()
     candidate = resolve_one(store, revset)
+    if ask is not None:
+        ask(candidate)
     recover(store)
     number, candidate = _enqueue(store, candidate, lambda: resolve_one(store, revset))
     store.journal.append(store.tell(_trunk_name(store)).queued(number, candidate))
     return Item(id=number, commit=candidate)
 
 
-def retry(store: Store, number: int, revset: str | None = None) -> Item:
+def retry(store: Store, number: int, revset: str | None = None, *, ask: Callable[[Commit], None] | None = None) -> Item:
     """Queue a failed item again under a new id. spec: retry. NoSuchItem if it is not among the failed.
 
     The failed entry goes only after the new one exists: a crash in between loses nothing, and is finished by the next
@@ -45,7 +50,10 @@ def retry(store: Store, number: int, revset: str | None = None) -> Item:
     def resolve() -> Commit:
         return _original_candidate(store, failed) if revset is None else resolve_one(store, revset)
 
-    new, candidate = _enqueue(store, resolve(), resolve, instead_of=number)
+    candidate = resolve()
+    if ask is not None:
+        ask(candidate)
+    new, candidate = _enqueue(store, candidate, resolve, instead_of=number)
     store.drop_failure(number)
     teller = store.tell(_trunk_name(store))
     store.journal.append(teller.requeued(number, new, candidate), teller.queued(new, candidate))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 from queueyard.jjq import housekeeping, looking, queueing
 from queueyard.jjq.home import find_home
+from queueyard.jjq.hooks import TellingJournal, ask_before_push
 from queueyard.jjq.jj import Jj
 from queueyard.jjq.rules import parse_id
 from queueyard.jjq.settings import load_settings
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from queueyard.jjq.checks import Check
     from queueyard.jjq.looking import ItemView, Status
-    from queueyard.jjq.records import CheckResult, Item, Merge, Outcome, Scope, Workspace
+    from queueyard.jjq.records import CheckResult, Commit, Item, Merge, Outcome, Scope, Workspace
     from queueyard.kernel.atomic import BadLine
     from queueyard.kernel.events import Event
 
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
 class Jjq:
     """The merge queue of one repository."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, ask: Callable[[Commit], None] | None = None) -> None:
+        """`ask` may refuse a revision, by raising, before it is queued."""
         self.store = store
+        self._ask = ask
 
     @classmethod
     def open(
@@ -61,17 +64,22 @@ class Jjq:
         home = find_home((start or Path.cwd()).absolute())
         jj = Jj(home.workspace, environment=variables, clock=clock)
         settings = load_settings(variables)
-        return cls(Store(home, jj, settings=settings, note=note or _note_on_stderr, clock=clock, wait=wait))
+        store = Store(home, jj, settings=settings, note=note or _note_on_stderr, clock=clock, wait=wait)
+        if command := settings.after_item:
+            store.journal = TellingJournal(
+                home.journal, command, cwd=home.cwd, environment=variables, note=note or _note_on_stderr
+            )
+        return cls(store, ask=_asking(settings.before_push, home.cwd, variables))
 
     # --- items -------------------------------------------------------------------------------------------------------
 
     def push(self, revset: str) -> Item:
         """Queue one revision."""
-        return queueing.push(self.store, revset)
+        return queueing.push(self.store, revset, ask=self._ask)
 
     def retry(self, identifier: int | str, revset: str | None = None) -> Item:
         """Queue a failed item again, as it is or as another revision."""
-        return queueing.retry(self.store, _number(identifier), revset)
+        return queueing.retry(self.store, _number(identifier), revset, ask=self._ask)
 
     def delete(self, identifier: int | str) -> tuple[Scope, Item]:
         """Take an item out of the queue or out of the failed ones."""
@@ -124,6 +132,12 @@ class Jjq:
         self, revset: str = "@", *, merged: bool = False, wait: Callable[[Check], CheckResult]
     ) -> tuple[Merge, CheckResult, str]:
         return housekeeping.check(self.store, revset, merged=merged, wait=wait)
+
+
+def _asking(command: str, cwd: Path, environment: Mapping[str, str]) -> Callable[[Commit], None] | None:
+    if not command:
+        return None
+    return lambda candidate: ask_before_push(command, candidate, cwd=cwd, environment=environment)
 
 
 def _number(identifier: int | str) -> int:

@@ -45,6 +45,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lock_timeout_s: float = 10.0
     #: how often a long check says that it still runs, where there is no terminal, seconds
     heartbeat_s: float = 15.0
+    #: words of a command that is asked before something is queued; it refuses by any exit code but 0
+    before_push: str = ""
+    #: words of a command that is told when an item landed or failed, by its event on stdin
+    after_item: str = ""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from queueyard.panqueue.client import AddedJob, QueueClient, QueueHandle
-    from queueyard.panqueue.errors import LeaseLost, PanqueueError, Unrecoverable
+    from queueyard.panqueue.errors import LeaseLost, PanqueueError, TryAgain, Unrecoverable
+    from queueyard.panqueue.flows import ChildResult, FlowJob, OnFailure, chain, group
     from queueyard.panqueue.jobs import Callbacks, Job
+    from queueyard.panqueue.pacing import Rate
+    from queueyard.panqueue.placing import Dedup
     from queueyard.panqueue.pool import WorkerPool
     from queueyard.panqueue.queues import Queue
     from queueyard.panqueue.records import BackoffRule, Counts, JobRecord, JobState, Keep, Mode
+    from queueyard.panqueue.schedules import CatchUp, Schedule
     from queueyard.panqueue.settings import WorkerSettings
     from queueyard.panqueue.sync import SyncQueueClient
     from queueyard.panqueue.tasks import Tasks
@@ -25,7 +29,11 @@ __all__ = [
     "AddedJob",
     "BackoffRule",
     "Callbacks",
+    "CatchUp",
+    "ChildResult",
     "Counts",
+    "Dedup",
+    "FlowJob",
     "Job",
     "JobRecord",
     "JobState",
@@ -33,26 +41,36 @@ __all__ = [
     "LeaseLost",
     "Limit",
     "Mode",
+    "OnFailure",
     "PanqueueError",
     "Queue",
     "QueueClient",
     "QueueHandle",
+    "Rate",
+    "Schedule",
     "Stopped",
     "SyncQueueClient",
     "Tasks",
+    "TryAgain",
     "Unrecoverable",
     "Worker",
     "WorkerPool",
     "WorkerSettings",
+    "chain",
+    "group",
 ]
 
 _HOMES = {
     "client": ("AddedJob", "QueueClient", "QueueHandle"),
-    "errors": ("LeaseLost", "PanqueueError", "Unrecoverable"),
+    "errors": ("LeaseLost", "PanqueueError", "TryAgain", "Unrecoverable"),
+    "flows": ("ChildResult", "FlowJob", "OnFailure", "chain", "group"),
     "jobs": ("Callbacks", "Job"),
+    "pacing": ("Rate",),
+    "placing": ("Dedup",),
     "pool": ("WorkerPool",),
     "queues": ("Queue",),
     "records": ("BackoffRule", "Counts", "JobRecord", "JobState", "Keep", "Mode"),
+    "schedules": ("CatchUp", "Schedule"),
     "settings": ("WorkerSettings",),
     "sync": ("SyncQueueClient",),
     "tasks": ("Tasks",),

@@ -11,7 +11,7 @@ import os
 import select
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -63,14 +63,20 @@ class Socket:
 
     def read(self) -> Reply:
         """The next reply, or OSError."""
-        reply = self._reader.gets()
+        reply = self._parsed()
         while reply is INCOMPLETE:
             data = self._socket.recv(_CHUNK)
             if not data:
                 raise ConnectionResetError("the server closed the connection")
             self._reader.feed(data)
-            reply = self._reader.gets()
+            reply = self._parsed()
         return reply
+
+    def _parsed(self) -> Reply:
+        try:
+            return self._reader.gets()
+        except Refusal as fault:
+            raise ConnectionError("it does not speak as a Redis does") from fault
 
     def select(self, db: int) -> None:
         reply = self.call(["SELECT", db])
@@ -231,14 +237,17 @@ class Line:
 
     def hold(self, talk: Talk[_T]) -> _T:
         """Carry a whole conversation to its end."""
-        answer: Any = None
+        go_on, answer = talk.send, None
         while True:
             try:
-                ask = talk.send(answer)
+                ask = go_on(answer)
             except StopIteration as end:
                 value: _T = end.value
                 return value
-            answer = self.ask(ask)
+            try:
+                go_on, answer = talk.send, self.ask(ask)
+            except PanqueueError as fault:
+                go_on, answer = talk.throw, fault
 
     def close(self) -> None:
         with self._guard:

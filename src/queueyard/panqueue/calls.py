@@ -161,8 +161,10 @@ class Call:
 
 
 def told(job: JobRecord) -> str:
-    """What is worth seeing of a job in one line: why it failed, else what it is about."""
-    return job.failed_reason if job.failed_reason and job.status == "failed" else job.payload
+    """What is worth seeing of a job in one line: why it failed, how far it is, what it is about."""
+    if job.failed_reason and job.status == "failed":
+        return job.failed_reason
+    return f"[{job.progress}] {job.payload}" if job.progress and job.status == "active" else job.payload
 
 
 def ago(milliseconds: int | None) -> str:

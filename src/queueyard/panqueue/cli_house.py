@@ -39,7 +39,7 @@ def worker(call: Call, target: str, concurrency: int | None, verbose: bool) -> N
     os.environ["REDIS_URL"] = call.url
 
     async def run() -> Any:
-        pool = _pool_of(_load(target), target, concurrency)
+        pool = _pool_of(load_target(target), target, concurrency)
         names = ", ".join(one.queue.id for one in pool.workers)
         call.out.note(f"working on {names}; end with Ctrl-C")
         return await pool.run()
@@ -55,7 +55,8 @@ def worker(call: Call, target: str, concurrency: int | None, verbose: bool) -> N
         call.out.note(f"stopped; {told['handed_back']} jobs were handed back")
 
 
-def _load(target: str) -> Any:
+def load_target(target: str) -> Any:
+    """What MODULE:OBJECT names, with this folder on the path. UsageFault if there is no such thing."""
     from importlib import import_module  # noqa: PLC0415
 
     from queueyard.kernel.errors import UsageFault  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`panqueue status`, `pause`, `resume`, `drain`, `clean`, `obliterate`, `key-limit`, `events`, `metrics`: queues."""
+"""`panqueue status`, `pause`, `resume`, `drain`, `clean`, `obliterate`, `rate`, `key-limit`, `events`: queues."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from queueyard.panqueue.calls import Call, common
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from queueyard.panqueue.pacing import Rate
     from queueyard.panqueue.records import Counts
 
 _QUEUE_IDS = click.argument("queue_ids", metavar="[QUEUE]...", nargs=-1)
@@ -66,6 +67,7 @@ def _row(one: Counts) -> Sequence[object]:
         "paused" if one.paused else "",
         f"limit {one.limit}" if one.limit is not None else "",
         f"{one.keys} keys" if one.keys else "",
+        f"{one.held} held" if one.held else "",
         f"{one.overdue} overdue" if one.overdue else "",
         f"{one.events} events" if one.events_kept else "",
     ]
@@ -166,6 +168,51 @@ def key_limit(call: Call, queue: str, key: str, limit: str) -> None:
         call.out.text(f"{key}: {'as the queue' if number is None else number}")
 
 
+@click.command(
+    epilog=examples(
+        "panqueue rate emails 100/1s",
+        "panqueue rate mails 5/1m --per-key --burst 2",
+        "panqueue rate emails none",
+        "panqueue rate emails",
+    )
+)
+@click.argument("queue")
+@click.argument("rate", required=False)
+@click.option("--per-key", is_flag=True, help="For each key of a keyed queue, not for all together.")
+@click.option("--burst", type=click.IntRange(1), help="How many may start at once after a rest.")
+@common
+def rate(call: Call, queue: str, rate: str | None, per_key: bool, burst: int | None) -> None:
+    """Limit how many jobs of QUEUE may start in which time (RATE is COUNT/TIME or none); without RATE: show it.
+
+    A limited job waits; it does not fail.
+    """
+    from queueyard.panqueue import service  # noqa: PLC0415
+
+    if rate is not None:
+        call.hold(queue, service.set_rate, _rate_of(rate, burst), per_key=per_key)
+    rules = call.hold(queue, service.rules)
+    if call.as_json:
+        call.out.data({"queue": queue, "rate": rules.rate, "key_rate": rules.key_rate})
+        return
+    for name, one in (("all", rules.rate), ("each key", rules.key_rate)):
+        if one is not None:
+            call.out.text(f"{name}: {one.count} per {one.per_ms / 1_000:g} s, at most {one.burst} at once")
+    if rules.rate is None and rules.key_rate is None:
+        call.out.text(f"{queue} has no rate limit")
+
+
+def _rate_of(text: str, burst: int | None) -> Rate | None:
+    from queueyard.kernel.clock import parse_duration  # noqa: PLC0415
+    from queueyard.panqueue.pacing import Rate  # noqa: PLC0415
+
+    if text == "none":
+        return None
+    count, slash, time = text.partition("/")
+    if not slash or not count.isdecimal():
+        raise click.UsageError(f"RATE is COUNT/TIME, such as 100/1s, or none; not {text!r}.")
+    return Rate(int(count), int(parse_duration(time).total_seconds() * 1_000), burst)
+
+
 @click.command(epilog=examples("panqueue events emails --on", "panqueue events emails", "panqueue events emails --off"))
 @click.argument("queue")
 @click.option("--on", "switch", flag_value="on", help="Record every transition from now on.")
@@ -195,17 +242,3 @@ def events(call: Call, queue: str, switch: str | None, kept: int, after: str) ->
             else:
                 more = "  ".join(filter(None, (event.group, event.reason)))
                 call.out.text(f"{event.at}  {event.kind:<10} {event.item}  attempt {event.attempt}  {more}".rstrip())
-
-
-@click.command(epilog=examples("panqueue metrics", "panqueue metrics emails > /var/lib/node_exporter/panqueue.prom"))
-@_QUEUE_IDS
-@common
-def metrics(call: Call, queue_ids: tuple[str, ...]) -> None:
-    """Print the state of all queues, or of some, as Prometheus text (with --json: as JSON)."""
-    from queueyard.panqueue.metrics import exposition  # noqa: PLC0415
-
-    counts = call.counts(queue_ids)
-    if call.as_json:
-        call.out.data(counts)
-    else:
-        sys.stdout.write(exposition(counts))

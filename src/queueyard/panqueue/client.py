@@ -14,14 +14,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
-from queueyard.panqueue import service
+from queueyard.panqueue import dead_letters, family, scheduling, service
 from queueyard.panqueue.adding import Intake, NewJob, calls_for, ids_of
 from queueyard.panqueue.address import default_url, parse_address
-from queueyard.panqueue.errors import Closed, ModeMismatch, PanqueueError, ServerUnreachable, TimedOut
-from queueyard.panqueue.link import Channel, Port
+from queueyard.panqueue.errors import Closed, Duplicate, TimedOut
+from queueyard.panqueue.flows import FlowJob, planned
+from queueyard.panqueue.link import Port
 from queueyard.panqueue.queues import JobChanges, Queue, with_options
 from queueyard.panqueue.records import Counts, JobRecord, JobState, Keep, Mode
+from queueyard.panqueue.schedules import CatchUp
+from queueyard.panqueue.sharing import SharedQueue
 from queueyard.panqueue.store import QueueStore
+from queueyard.panqueue.tracing import trace_of_add
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -29,25 +33,24 @@ if TYPE_CHECKING:
 
     from queueyard.kernel.events import Event
     from queueyard.panqueue.address import Address
-    from queueyard.panqueue.records import BackoffRule
-    from queueyard.panqueue.store import Ask, Talk
+    from queueyard.panqueue.pacing import QueueRules, Rate
+    from queueyard.panqueue.schedules import Standing
+    from queueyard.panqueue.store import Talk
 
 P = TypeVar("P")
 R = TypeVar("R")
 _T = TypeVar("_T")
 
-_LOOK_AGAIN_S = 1.0
-#: waiting for a result goes on over so many failed looks in a row: a server may be restarted meanwhile
-PATIENCE = 40
-
 
 class AddedJob(Generic[R]):
     """A job that the server has accepted."""
 
-    __slots__ = ("_handle", "id")
+    __slots__ = ("_handle", "id", "is_new")
 
-    def __init__(self, job_id: str, handle: QueueHandle[Any, R]) -> None:
+    def __init__(self, job_id: str, handle: QueueHandle[Any, R], is_new: bool = True) -> None:
         self.id = job_id
+        #: False: nothing was added, because this job holds the deduplication key
+        self.is_new = is_new
         self._handle = handle
 
     @property
@@ -57,6 +60,10 @@ class AddedJob(Generic[R]):
     async def result(self, *, timeout_s: float | None = None) -> R | None:
         """What its handler returned, as soon as it is over. JobFailed, ResultGone, TimedOut."""
         return await self._handle.result(self.id, timeout_s=timeout_s)
+
+    async def cancel(self, *, why: str = "canceled") -> None:
+        """Cancel it, whatever it is doing. UnknownJob, JobOver."""
+        await self._handle.cancel(self.id, why=why)
 
     async def record(self) -> JobRecord:
         """Everything that is known about it now. UnknownJob."""
@@ -69,11 +76,12 @@ class AddedJob(Generic[R]):
 class QueueHandle(Generic[P, R]):
     """One queue, with defaults for what is added through it. Made by `QueueClient.queue`."""
 
-    def __init__(self, client: QueueClient, queue: Queue[P, R], intake: Intake[P], shared: _Shared) -> None:
+    def __init__(self, client: QueueClient, queue: Queue[P, R], intake: Intake[P], shared: SharedQueue) -> None:
         self.queue = queue
         self._client = client
         self._intake = intake
         self._shared = shared
+        self._traces = client.trace
 
     # --- adding ------------------------------------------------------------------------------------------------------
 
@@ -83,25 +91,23 @@ class QueueHandle(Generic[P, R]):
         *,
         key: str | None = None,
         job_id: str | None = None,
-        retries: int | None = None,
-        max_stalls: int | None = None,
-        backoff: BackoffRule | None = None,
-        timeout_ms: int | None = None,
+        **options: Unpack[JobChanges],
     ) -> Awaitable[AddedJob[R]]:
-        """Add one job; awaiting it gives the accepted job.
+        """Add one job; awaiting it gives the accepted job. What can be said about it is in `JobChanges`.
 
         Raises at once: NotSerializable, PayloadTooLarge, KeyRequired. When awaited: ModeMismatch, JobExists,
         ServerFull, ServerUnreachable.
         """
         shared = self._shared
-        options: JobChanges = {}
-        if retries is not None or max_stalls is not None or backoff is not None or timeout_ms is not None:
-            options = {"retries": retries, "max_stalls": max_stalls, "backoff": backoff, "timeout_ms": timeout_ms}
+        if self._traces and "trace" not in options:
+            options["trace"] = trace_of_add(self.queue.id)
         if shared.mode is None:
             self.queue.payloads.encode(payload)
             return asyncio.ensure_future(self._add_when_known(payload, key, job_id, **options))
         keyed = shared.mode is not Mode.GLOBAL
-        return shared.enqueue(self._intake.prepare(payload, keyed=keyed, key=key, job_id=job_id, **options), self)
+        return shared.enqueue(
+            self._intake.prepare(payload, keyed=keyed, key=key, job_id=job_id, **options), self._added
+        )
 
     async def _add_when_known(
         self, payload: P, key: str | None, job_id: str | None, **options: Unpack[JobChanges]
@@ -141,8 +147,14 @@ class QueueHandle(Generic[P, R]):
             added += await self._accepted(part, task)
         return added
 
+    def _added(self, job_id: str, is_new: bool = True) -> AddedJob[R]:
+        return AddedJob(job_id, self, is_new)
+
     async def _accepted(self, part: Sequence[NewJob], task: asyncio.Task[int]) -> list[AddedJob[R]]:
-        return [AddedJob(job_id, self) for job_id in ids_of(part, await task)]
+        try:
+            return [self._added(job_id) for job_id in ids_of(part, await task)]
+        except Duplicate as fault:
+            return [self._added(fault.job_id, is_new=False) for _ in part]
 
     # --- results -----------------------------------------------------------------------------------------------------
 
@@ -220,6 +232,68 @@ class QueueHandle(Generic[P, R]):
             if not page:
                 return
 
+    async def cancel(self, *job_ids: str, why: str = "canceled") -> int:
+        """Cancel jobs, whatever they are doing; a running handler is cancelled. UnknownJob, JobOver."""
+        talk = service.cancel(
+            self._shared.store, job_ids, why=why, keep=self.queue.keep_failed, actor=self._client.name
+        )
+        return await self._hold(talk)
+
+    async def logs(self, job_id: str) -> list[service.LogLine]:
+        """What the handlers of a job have logged, oldest first."""
+        return await self._hold(service.logs(self._shared.store, job_id))
+
+    async def redrive(self, *job_ids: str) -> int:
+        """Send dead letters of this queue back to where they failed: those named, or all. UnknownJob."""
+        return await self._hold(dead_letters.redrive(self._shared.store, job_ids, actor=self._client.name))
+
+    async def rules(self) -> QueueRules:
+        """The priorities and rate limits of this queue."""
+        return await self._hold(service.rules(self._shared.store))
+
+    async def set_rate(self, rate: Rate | None, *, per_key: bool = False) -> None:
+        """Limit how many jobs may start in which time, of the queue or of each key; None lifts the limit."""
+        await self._hold(service.set_rate(self._shared.store, rate, per_key=per_key))
+
+    # --- schedules ---------------------------------------------------------------------------------------------------
+
+    async def schedule(
+        self,
+        name: str,
+        payload: P,
+        *,
+        cron: str | None = None,
+        tz: str = "UTC",
+        every_ms: int | None = None,
+        catch_up: CatchUp | str = CatchUp.ONCE,
+        key: str | None = None,
+        **options: Unpack[JobChanges],
+    ) -> bool:
+        """Repeat a job by a cron line or an interval; a schedule of that name is changed. Whether anything changed.
+
+        BadSchedule; NotSerializable, PayloadTooLarge, KeyRequired.
+        """
+        made = self._intake.schedule(
+            name, payload, cron=cron, tz=tz, every_ms=every_ms, catch_up=catch_up, key=key, **options
+        )
+        return await self._hold(scheduling.put_schedule(self._shared.store, made))
+
+    async def schedules(self) -> list[Standing]:
+        """All schedules of this queue, by the time of their next slot."""
+        return await self._hold(scheduling.list_schedules(self._shared.store))
+
+    async def pause_schedule(self, name: str) -> bool:
+        """Let a schedule rest; whether that changed anything. UnknownSchedule."""
+        return await self._hold(scheduling.pause_schedule(self._shared.store, name, paused=True))
+
+    async def resume_schedule(self, name: str) -> bool:
+        """Let a schedule go on with its first slot from now. UnknownSchedule."""
+        return await self._hold(scheduling.pause_schedule(self._shared.store, name, paused=False))
+
+    async def remove_schedule(self, name: str) -> None:
+        """Take a schedule away; jobs that it has added stay. UnknownSchedule."""
+        await self._hold(scheduling.remove_schedule(self._shared.store, name))
+
     async def _hold(self, talk: Talk[_T]) -> _T:
         return await self._shared.port.hold(talk)
 
@@ -232,12 +306,18 @@ def _noticed(call: asyncio.Task[int]) -> None:
 class QueueClient:
     """A way to one server, sentinels or cluster. Connects when first used; one event loop only."""
 
-    def __init__(self, url: str | None = None, *, name: str = "client", timeout_s: float = 10.0) -> None:
-        """Without `url`: REDIS_URL, else this machine. `name` stands in events as who added a job. BadAddress."""
+    def __init__(
+        self, url: str | None = None, *, name: str = "client", timeout_s: float = 10.0, trace: bool = False
+    ) -> None:
+        """Without `url`: REDIS_URL, else this machine. `name` stands in events as who added a job. BadAddress.
+
+        With `trace` every `add` is an OpenTelemetry span, and the job carries it to its worker.
+        """
+        self.trace = trace
         self.address: Address = parse_address(url or default_url())
         self.name = name
         self._timeout_s = timeout_s
-        self._shared: dict[str, _Shared] = {}
+        self._shared: dict[str, SharedQueue] = {}
         self._closed = False
 
     @overload
@@ -252,9 +332,20 @@ class QueueClient:
         declared: Queue[Any, Any] = Queue(queue) if isinstance(queue, str) else queue
         shared = self._shared.get(declared.id)
         if shared is None:
-            shared = self._shared[declared.id] = _Shared(self, declared, self._timeout_s)
+            shared = self._shared[declared.id] = SharedQueue(self.address, declared, self._timeout_s, actor=self.name)
         shared.agree_with(declared)
         return QueueHandle(self, declared, Intake(declared, with_options(declared.options, **defaults)), shared)
+
+    async def add_flow(self, flow: FlowJob) -> AddedJob[Any]:
+        """Add jobs that wait for each other; gives the one that runs last. BadFlow; else as `QueueHandle.add`."""
+        handle = self.queue(flow.queue)
+        # A connection of its own: in a cluster it goes from node to node.
+        port = Port(self.address, QueueStore(flow.queue.id).keys.tag, timeout_s=self._timeout_s)
+        try:
+            root = await port.hold(family.add_flow(planned(flow), actor=self.name))
+        finally:
+            port.close()
+        return AddedJob(root, handle)
 
     async def connect(self) -> None:
         """See whether the server answers. ServerUnreachable within a few seconds, AccessDenied."""
@@ -279,168 +370,3 @@ class QueueClient:
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-class _Shared:
-    """What all handles of one queue share: the connection, the mode, the adds of this round, and who waits."""
-
-    def __init__(self, client: QueueClient, queue: Queue[Any, Any], timeout_s: float) -> None:
-        self.store = QueueStore(queue.id)
-        self.port = Port(client.address, self.store.keys.tag, timeout_s=timeout_s)
-        self._declared = queue
-        #: None: not known yet. The script checks it again with every add.
-        self.mode: Mode | None = Mode.GLOBAL if queue.mode is Mode.GLOBAL else None
-        self._learning: asyncio.Task[Mode] | None = None
-        self._client = client
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._new: list[NewJob] = []
-        self._futures: list[tuple[asyncio.Future[Any], QueueHandle[Any, Any]]] = []
-        self._sending: set[asyncio.Task[None]] = set()
-        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
-        self._channel: asyncio.Task[Channel] | None = None
-
-    def agree_with(self, queue: Queue[Any, Any]) -> None:
-        """Take the mode of another declaration of the same queue. ModeMismatch if it was declared differently."""
-        if queue.mode is None or queue.mode is self._declared.mode:
-            return
-        if self._declared.mode is not None:
-            raise ModeMismatch(
-                f"queue {queue.id} was declared in {self._declared.mode} mode before, and now in {queue.mode} mode",
-                hint="Declare it once, and use that object everywhere.",
-            )
-        self._declared = queue
-        self.mode = Mode.GLOBAL if queue.mode is Mode.GLOBAL else None
-
-    async def learn_mode(self) -> Mode:
-        """The queue's mode: as configured, else as stored, else global. Asked once per client."""
-        if self.mode is None:
-            if self._learning is None:
-                self._learning = asyncio.get_running_loop().create_task(self._ask_for_mode())
-            try:
-                self.mode = await asyncio.shield(self._learning)
-            finally:
-                self._learning = None
-        return self.mode
-
-    async def _ask_for_mode(self) -> Mode:
-        configured = self._declared.mode
-        if configured is not None:
-            await self.port.ask(self.store.declare_mode(configured, self._declared.key_concurrency))
-            return configured
-        return await self.port.hold(service.stored_mode(self.store))
-
-    def enqueue(self, new: NewJob, handle: QueueHandle[Any, R]) -> asyncio.Future[AddedJob[R]]:
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
-        future: asyncio.Future[AddedJob[R]] = loop.create_future()
-        if not self._new:
-            loop.call_soon(self._send)
-        self._new.append(new)
-        self._futures.append((future, handle))
-        return future
-
-    def _send(self) -> None:
-        new, self._new = self._new, []
-        futures, self._futures = self._futures, []
-        keyed = self.mode is not Mode.GLOBAL
-        start = 0
-        for part, ask in calls_for(self.store, new, keyed=keyed, actor=self._client.name):
-            task = asyncio.get_running_loop().create_task(self._deliver(part, ask, futures[start : start + len(part)]))
-            # The loop keeps weak references only.
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
-            start += len(part)
-
-    async def _deliver(
-        self, part: Sequence[NewJob], ask: Ask[int], futures: list[tuple[asyncio.Future[Any], QueueHandle[Any, Any]]]
-    ) -> None:
-        try:
-            first = await self.port.ask(ask)
-        except PanqueueError as fault:
-            if len(part) > 1 and part[0].ids_from.value:
-                # A taken id refuses the whole call: each job gets its own answer.
-                await self._deliver_one_by_one(part, futures)
-                return
-            for future, _ in futures:
-                if not future.done():
-                    future.set_exception(fault)
-            return
-        for job_id, (future, handle) in zip(ids_of(part, first), futures, strict=True):
-            if not future.done():
-                future.set_result(AddedJob(job_id, handle))
-
-    async def _deliver_one_by_one(
-        self, part: Sequence[NewJob], futures: list[tuple[asyncio.Future[Any], QueueHandle[Any, Any]]]
-    ) -> None:
-        keyed = self.mode is not Mode.GLOBAL
-        for (single, ask), future in zip(
-            (call for new in part for call in calls_for(self.store, [new], keyed=keyed, actor=self._client.name)),
-            futures,
-            strict=True,
-        ):
-            await self._deliver(single, ask, [future])
-
-    # --- who waits ---------------------------------------------------------------------------------------------------
-
-    async def until_ended(self, job_id: str) -> service.Ended:
-        failures = 0
-        while True:
-            told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.setdefault(job_id, []).append(told)
-            try:
-                await self._listen()
-                end = await self.port.hold(service.ended(self.store, job_id))
-                if end is not None:
-                    return end
-                failures = 0
-                # Not every end is told (a worker of another make, a queue that keeps nothing): look now and then.
-                await asyncio.wait([told], timeout=_LOOK_AGAIN_S)
-            except ServerUnreachable:
-                failures += 1
-                if failures > PATIENCE:
-                    raise
-                await asyncio.sleep(_LOOK_AGAIN_S / 4)
-            finally:
-                self._forget(job_id, told)
-
-    async def _listen(self) -> None:
-        if self._channel is None or (self._channel.done() and self._channel.exception() is not None):
-            self._channel = asyncio.get_running_loop().create_task(self._open_channel())
-        try:
-            await asyncio.shield(self._channel)
-        except PanqueueError:
-            # Looking now and then is enough to go on.
-            self._channel = None
-
-    async def _open_channel(self) -> Channel:
-        keys = self.store.keys
-        channel = await Channel.open(self._client.address, keys.tag, [keys["finished"]], self._on_finished)
-        channel.on_end(self._channel_ended)
-        return channel
-
-    def _channel_ended(self) -> None:
-        self._channel = None
-
-    def _on_finished(self, message: bytes) -> None:
-        for raw in message.split(b"\n"):
-            for future in self._waiters.pop(raw.decode("utf-8", "surrogateescape"), ()):
-                if not future.done():
-                    future.set_result(None)
-
-    def _forget(self, job_id: str, told: asyncio.Future[None]) -> None:
-        left = [one for one in self._waiters.get(job_id, ()) if one is not told]
-        if left:
-            self._waiters[job_id] = left
-        else:
-            self._waiters.pop(job_id, None)
-
-    def close(self) -> None:
-        self.port.close()
-        if self._channel is not None:
-            if self._channel.done() and not self._channel.cancelled() and self._channel.exception() is None:
-                self._channel.result().close()
-            self._channel.cancel()
-        for future, _ in self._futures:
-            if not future.done():
-                future.set_exception(Closed("the client was closed before the job was sent"))

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 _OLDEST_VERSION = (7, 0)
 _LOOK_AT = 10_000
-_INDEXES = ("waiting", "active", "completed", "failed", "delayed")
+_LONG_LATE_S = 60
+_INDEXES = ("waiting", "active", "completed", "failed", "delayed", "ranked", "held", "unplanted")
 _TYPES = {
-    **dict.fromkeys(("active", "completed", "failed", "delayed", "k_ready"), b"zset"),
-    **dict.fromkeys(("concurrency", "meta", "k_active", "k_limits"), b"hash"),
+    **dict.fromkeys(("active", "completed", "failed", "delayed", "k_ready", "ranked", "held", "unplanted"), b"zset"),
+    **dict.fromkeys(("expiry", "schedules", "k_limited"), b"zset"),
+    **dict.fromkeys(("concurrency", "meta", "k_active", "k_limits", "children"), b"hash"),
+    "rate": b"string",
     "waiting": b"list",
     "events": b"stream",
 }
@@ -101,7 +104,28 @@ def _findings(line: Line, store: QueueStore, *, fix: bool) -> Iterator[Finding]:
     if wrong:
         problem = f"{queue_id}: {wrong} concurrency keys count other active jobs than there are"
         yield Finding(check="key counts", problem=problem, advice="--fix counts them anew", fixable=True, fixed=fix)
-    yield from _states(line.ask(store.counts()))
+    counts = line.ask(store.counts())
+    yield from _states(counts)
+    yield from _unserved(line, store, counts)
+
+
+def _unserved(line: Line, store: QueueStore, counts: Counts) -> Iterator[Finding]:
+    """What only a worker of the queue can do, and none has done."""
+    seconds, _ = line.call("TIME")
+    late = (int(seconds) - _LONG_LATE_S) * 1_000
+    for name, about in (
+        ("schedules", "slots of schedules are due"),
+        ("expiry", "jobs should have expired"),
+        ("unplanted", "jobs of flows have not been given their children"),
+    ):
+        count = line.call("ZCOUNT", store.keys[name], "-inf", late)
+        if count:
+            problem = f"{counts.queue}: {count} {about} for more than a minute, and no worker looks after it"
+            yield Finding(check=name, problem=problem, advice="Start a worker: panqueue worker MODULE:OBJECT")
+    ranked = line.call("ZCARD", store.keys["ranked"])
+    if ranked and line.ask(store.rules()).level_us is None:
+        problem = f"{counts.queue}: {ranked} jobs wait by priority, and the queue has lost the rule that says so"
+        yield Finding(check="priorities", problem=problem, advice="Start a worker of Queue(..., priorities=True)")
 
 
 def _foreign(line: Line, store: QueueStore) -> Iterator[Finding]:

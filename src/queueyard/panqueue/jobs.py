@@ -12,15 +12,21 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from queueyard.panqueue.errors import LeaseLost
+from queueyard.panqueue.errors import Closed, LeaseLost
+from queueyard.panqueue.payloads import Codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
+    from queueyard.panqueue.flows import ChildResult
     from queueyard.panqueue.records import JobRecord
 
 #: what reads a payload of some kind also reads one of a more special kind
 P_co = TypeVar("P_co", covariant=True)
+R = TypeVar("R")
+
+_STEPS: Codec[Any] = Codec(name="step", max_bytes=1_000_000)
+encode_step = _STEPS.encode
 
 
 class Job(msgspec.Struct, Generic[P_co], eq=False):
@@ -47,6 +53,52 @@ class Job(msgspec.Struct, Generic[P_co], eq=False):
         if self.lost:
             raise LeaseLost(f"the lease of job {self.id} is gone: another worker may have it")
 
+    def progress(self, value: Any) -> None:
+        """Say how far it is: any small JSON value. Written a few times a second at most, the last one in any case."""
+        self._at_desk().progress(self, value)
+
+    def log(self, text: str) -> None:
+        """Add a line to the job's log; the last 1,000 are kept for a week."""
+        self._at_desk().log(self, text)
+
+    async def step(self, name: str, work: Callable[[], Awaitable[R]]) -> R:
+        """Do something once over all attempts: what it returned is kept, and given again after a crash or retry.
+
+        It is done at least once: an attempt that dies between doing and noting does it again. LeaseLost.
+        """
+        desk = self._at_desk()
+        stored = await desk.step(self, name)
+        if stored is None:
+            stored = await desk.step(self, name, encode_step(await work()))
+        result: R = msgspec.json.decode(stored or b"null")
+        return result
+
+    def step_in_thread(self, name: str, work: Callable[[], R]) -> R:
+        """The same for a handler that is a plain function."""
+        desk = self._at_desk()
+        stored = desk.wait_for(desk.step(self, name))
+        if stored is None:
+            stored = desk.wait_for(desk.step(self, name, encode_step(work())))
+        result: R = msgspec.json.decode(stored or b"null")
+        return result
+
+    async def children(self) -> dict[str, ChildResult]:
+        """How the jobs of its flow that it waited for ended, by their names."""
+        found: dict[str, ChildResult] = await self._at_desk().children(self)
+        return found
+
+    def children_in_thread(self) -> dict[str, ChildResult]:
+        """The same for a handler that is a plain function."""
+        desk = self._at_desk()
+        found: dict[str, ChildResult] = desk.wait_for(desk.children(self))
+        return found
+
+    def _at_desk(self) -> Any:
+        desk = getattr(self, "desk", None)
+        if desk is None:
+            raise Closed("this job is not in the hands of a worker", hint="Only handlers can do that.")
+        return desk
+
     def __repr__(self) -> str:
         return f"<Job {self.id} of {self.queue_id}, attempt {self.attempt}>"
 
@@ -71,6 +123,8 @@ class Held(Job[P_co], eq=False):
     is_unsure: bool = False
     #: what the handler returned; as JSON where results are kept
     value: Any = None
+    #: where it writes down what it says; given by the worker
+    desk: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +167,7 @@ class JobLost:
     """This worker no longer holds the job: its lease ran out, or somebody else finished or removed it."""
 
     job: Job[Any]
-    #: renewal, finish
+    #: renewal, finish, canceled
     phase: str
     #: whether an earlier call, whose reply was lost, may have finished it
     unsure: bool

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from queueyard.panqueue.address import Address, Node, Topology
 from queueyard.panqueue.blocking import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, find_node, hello
-from queueyard.panqueue.errors import Closed
+from queueyard.panqueue.errors import Closed, PanqueueError
 from queueyard.panqueue.refusals import TRANSIENT, explained, moved_to, unreachable
 from queueyard.panqueue.wire import INCOMPLETE, Refusal, Reply, Word, new_reader, packed
 
@@ -24,6 +24,30 @@ if TYPE_CHECKING:
     from queueyard.panqueue.store import Ask, Talk
 
 _T = TypeVar("_T")
+
+
+class Asker(Protocol):
+    """What carries a call to the server."""
+
+    async def ask(self, ask: Ask[_T]) -> _T: ...
+
+    def close(self) -> None: ...
+
+
+async def hold(asker: Asker, talk: Talk[_T]) -> _T:
+    """Carry a whole conversation to its end; what is refused is told to it, and it may go on."""
+    go_on: Callable[[Any], Ask[Any]] = talk.send
+    answer: Any = None
+    while True:
+        try:
+            ask = go_on(answer)
+        except StopIteration as end:
+            value: _T = end.value
+            return value
+        try:
+            go_on, answer = talk.send, await asker.ask(ask)
+        except PanqueueError as fault:
+            go_on, answer = talk.throw, fault
 
 
 class Link(asyncio.Protocol):
@@ -173,14 +197,7 @@ class Port:
 
     async def hold(self, talk: Talk[_T]) -> _T:
         """Carry a whole conversation to its end."""
-        answer: Any = None
-        while True:
-            try:
-                ask = talk.send(answer)
-            except StopIteration as end:
-                value: _T = end.value
-                return value
-            answer = await self.ask(ask)
+        return await hold(self, talk)
 
     def close(self) -> None:
         self._closed = True

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from queueyard.panqueue.address import Address
-    from queueyard.panqueue.turns import Asker
+    from queueyard.panqueue.link import Asker
 
 
 class Subscription(Protocol):

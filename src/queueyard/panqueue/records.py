@@ -1,8 +1,8 @@
 """The shapes of a queue in Redis: jobs, states, counts, and the codes that the scripts answer with.
 
 The names of fields and keys are those of the public implementation wherever it has them; what is ours stands in extra
-fields (`opts`, `result`, `concurrencyKey`) and extra keys under the same `{q:<queue>}` tag. This file decides nothing
-and talks to nobody.
+fields (`opts`, `result`, `concurrencyKey`, ...) and extra keys under the same `{q:<queue>}` tag. This file decides
+nothing and talks to nobody.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from queueyard.panqueue.placing import Placing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,15 +28,18 @@ class JobState(StrEnum):
     ACTIVE = "active"
     COMPLETED = "completed"
     FAILED = "failed"
+    #: waits for the jobs of its flow that must end first
+    HELD = "held"
 
 
 #: which state may follow which; completed is an end, failed one unless a person retries
 TRANSITIONS: Mapping[JobState, frozenset[JobState]] = {
-    JobState.WAITING: frozenset({JobState.ACTIVE}),
-    JobState.DELAYED: frozenset({JobState.WAITING}),
+    JobState.WAITING: frozenset({JobState.ACTIVE, JobState.FAILED}),
+    JobState.DELAYED: frozenset({JobState.WAITING, JobState.FAILED}),
     JobState.ACTIVE: frozenset({JobState.WAITING, JobState.DELAYED, JobState.COMPLETED, JobState.FAILED}),
     JobState.COMPLETED: frozenset(),
     JobState.FAILED: frozenset({JobState.WAITING}),
+    JobState.HELD: frozenset({JobState.WAITING, JobState.FAILED}),
 }
 
 
@@ -54,6 +59,11 @@ class FailureKind(StrEnum):
 
     HANDLER = "handler"
     STALLED = "stalled"
+    CANCELED = "canceled"
+    #: it had not started when its time was over
+    EXPIRED = "expired"
+    #: a job of its flow failed
+    CHILD = "child"
 
 
 class Finish(IntEnum):
@@ -79,6 +89,8 @@ class Added(IntEnum):
     DONE = 0
     OTHER_MODE = 1
     IDS_TAKEN = 2
+    #: another job holds the deduplication key
+    DUPLICATE = 3
 
 
 class Declared(IntEnum):
@@ -146,7 +158,7 @@ class BackoffRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     jitter: float = 0.5
 
 
-class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
+class JobOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What can be said about a job when it is added."""
 
     #: further attempts after the first failed
@@ -157,6 +169,10 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     backoff: BackoffRule | None = None
     #: a handler that runs longer fails, milliseconds; None: the worker's own rule
     timeout_ms: int | None = None
+    #: W3C trace context of whoever adds it
+    trace: str | None = None
+    #: None: at the back of the line, now
+    placing: Placing | None = None
 
 
 class StoredOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -164,6 +180,10 @@ class StoredOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     backoff: BackoffRule | None = None
     timeout_ms: int | None = None
+    #: whether a job of its flow waits for it
+    child: bool = False
+    #: W3C trace context of whoever added it
+    trace: str | None = None
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -196,6 +216,13 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     #: JSON text, where results are kept
     result: str | None = None
     concurrency_key: str | None = None
+    priority: int | None = None
+    #: JSON text: what its handler last said of how far it is
+    progress: str | None = None
+    #: JSON text: the queue, id and reason of a dead letter
+    origin: str | None = None
+    #: JSON text: the job of its flow that waits for it
+    parent: str | None = None
     #: JSON text of StoredOptions
     opts: str | None = None
 
@@ -209,6 +236,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     completed: int
     failed: int
     delayed: int
+    #: jobs that wait for others of their flow
+    held: int
     #: keys with waiting jobs; 0 in global mode
     keys: int
     #: how many may be active over all workers; None: no common limit

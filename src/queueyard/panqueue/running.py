@@ -56,13 +56,16 @@ class Runner:
         is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
             getattr(handler, "__call__", None)  # noqa: B004  an object whose call is a coroutine is a handler too
         )
-        self._call: Callable[[Held[Any]], Awaitable[Any]] = handler if is_async else self._in_thread
+        self._crew = None if queue.executor is None else queue.executor.crew(queue, handler)
+        here: Callable[[Held[Any]], Awaitable[Any]] = handler if is_async else self._in_thread
+        self._call = here if self._crew is None else self._crew.run
         self._keeps_results = queue.keep_completed is not None
         self._outcomes = outcomes
         self._on_started = on_started
         self._loop = loop
         self._timeout_ms = queue.options.timeout_ms
-        self._threads = None if is_async else ThreadPoolExecutor(threads, thread_name_prefix="panqueue-job")
+        needs_threads = self._crew is None and not is_async
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="panqueue-job") if needs_threads else None
 
     def start(self, job: Held[Any]) -> None:
         """Let the job run; its outcome is told later, never before this returns."""
@@ -78,7 +81,10 @@ class Runner:
             # A task that is cancelled before its first step never gets to say so; that one looks for itself.
             job.task.cancel()
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Let go of threads; end all children."""
+        if self._crew is not None:
+            await self._crew.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -98,7 +104,9 @@ class Runner:
         timer = None if self._timeout_ms is None and job.opts is None else self._timer(job)
         try:
             value = await self._call(job)
-            job.value = self._encoded(value) if self._keeps_results else value
+            # The result of a child is kept for its parent, whatever its own queue keeps.
+            is_kept = self._keeps_results or (job.opts is not None and read_options(job.opts).child)
+            job.value = self._encoded(value) if is_kept else value
         except asyncio.CancelledError:
             self._was_cancelled(job)
         except (KeyboardInterrupt, SystemExit):

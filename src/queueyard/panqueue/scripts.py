@@ -29,10 +29,22 @@ SUFFIXES = {
     "events": ":events",
     "notify": ":notify",
     "finished": ":finished",
+    "expiry": ":expiry",
+    "held": ":held",
+    "unplanted": ":unplanted",
+    "children": ":children",
+    "ranked": ":ranked",
+    "rate": ":rate",
+    "schedules": ":schedules",
+    "schedule": ":schedule:",
+    "dedups": ":dedup:",
+    "logs": ":logs:",
     "k_lists": ":k:wait:",
     "k_active": ":k:active",
     "k_ready": ":k:ready",
     "k_limits": ":k:limits",
+    "k_rates": ":k:rate:",
+    "k_limited": ":k:limited",
     "jobs": ":job:",
 }
 
@@ -62,10 +74,28 @@ class Script:
 
 ADD = Script("add", "waiting meta notify events")
 ADD_KEYED = Script("add_keyed", "k_lists k_active k_ready k_limits meta notify events")
+ADD_PLACED = Script(
+    "add_placed",
+    "waiting delayed expiry held unplanted children dedups meta k_lists k_active k_ready k_limits notify finished"
+    " events",
+)
 TURN = Script("turn", "waiting active completed delayed concurrency meta notify finished events")
 TURN_KEYED = Script(
     "turn_keyed",
     "k_lists k_active k_ready k_limits active completed delayed concurrency meta notify finished events",
+)
+TURN_RULED = Script(
+    "turn_ruled",
+    "waiting active completed delayed concurrency meta notify finished events ranked rate",
+)
+TURN_KEYED_RULED = Script(
+    "turn_keyed_ruled",
+    "k_lists k_active k_ready k_limits active completed delayed concurrency meta notify finished events rate k_rates"
+    " k_limited",
+)
+POSTPONE = Script(
+    "postpone",
+    "waiting active delayed meta k_lists k_active k_ready k_limits notify events rate",
 )
 FAIL = Script(
     "fail",
@@ -74,6 +104,27 @@ FAIL = Script(
 RECOVER = Script("recover", "waiting active failed meta k_lists k_active k_ready k_limits notify finished events")
 EXTEND = Script("extend", "active")
 HAND_BACK = Script("hand_back", "waiting active meta k_lists k_active k_ready k_limits notify events")
+_WITHDRAWING = (
+    "waiting active failed delayed held unplanted ranked expiry meta k_lists k_active k_ready k_limits notify finished"
+    " events"
+)
+CANCEL = Script("cancel", _WITHDRAWING)
+EXPIRE = Script("expire", _WITHDRAWING)
+REPORT = Script("report", "meta logs events")
+STEP = Script("step", "meta")
+FORWARDED = Script("forwarded", "meta")
+CHILD_ENDED = Script("child_ended", "children")
+ENDED_CHILDREN = Script("ended_children", "children")
+TELL_PARENT = Script(
+    "tell_parent",
+    "waiting failed held unplanted meta k_lists k_active k_ready k_limits notify finished events",
+)
+SCHEDULE_PUT = Script("schedule_put", "schedules schedule notify")
+SCHEDULE_DUE = Script("schedule_due", "schedules schedule")
+SCHEDULE_FIRE = Script(
+    "schedule_fire",
+    "schedules schedule waiting meta k_lists k_active k_ready k_limits notify events",
+)
 DECLARE_LIMIT = Script("declare_limit", "concurrency")
 DECLARE_MODE = Script("declare_mode", "meta waiting active delayed")
 KEY_LIMIT = Script("key_limit", "k_lists k_active k_ready k_limits meta notify")
@@ -81,23 +132,44 @@ PAUSE = Script("pause", "meta notify events")
 SWITCH_EVENTS = Script("switch_events", "meta")
 COUNTS = Script(
     "counts",
-    "waiting active completed failed delayed concurrency meta k_lists k_active k_ready k_limits events",
+    "waiting active completed failed delayed concurrency meta k_lists k_active k_ready k_limits events held ranked"
+    " k_limited",
 )
-PAGE = Script("page", "waiting index meta k_ready k_active k_limits k_lists")
+PAGE = Script("page", "waiting index meta k_ready k_active k_limits k_lists ranked k_limited")
 RETRY = Script("retry", "waiting failed meta k_lists k_active k_ready k_limits notify events")
 REMOVE = Script(
     "remove",
-    "waiting active completed failed delayed meta k_lists k_active k_ready k_limits finished events",
+    "waiting active completed failed delayed meta k_lists k_active k_ready k_limits finished events ranked held"
+    " unplanted expiry",
 )
-DRAIN = Script("drain", "waiting delayed meta k_lists k_active k_ready k_limits finished events")
+DRAIN = Script("drain", "waiting delayed meta k_lists k_active k_ready k_limits finished events ranked k_limited")
 TRIM = Script("trim", "index")
 OBLITERATE = Script(
     "obliterate",
-    "waiting active completed failed delayed concurrency meta k_lists k_active k_ready k_limits events",
+    "waiting active completed failed delayed concurrency meta k_lists k_active k_ready k_limits events ranked held"
+    " expiry unplanted children rate k_limited schedules schedule",
 )
-MEND = Script("mend", "waiting active completed failed delayed meta k_lists k_active k_ready k_limits")
+MEND = Script(
+    "mend",
+    "waiting active completed failed delayed meta k_lists k_active k_ready k_limits ranked held unplanted",
+)
 
 ALL = (
-    *(ADD, ADD_KEYED, TURN, TURN_KEYED, FAIL, RECOVER, EXTEND, HAND_BACK, DECLARE_LIMIT, DECLARE_MODE, KEY_LIMIT),
+    *(
+        ADD,
+        ADD_KEYED,
+        ADD_PLACED,
+        TURN,
+        TURN_KEYED,
+        FAIL,
+        RECOVER,
+        EXTEND,
+        HAND_BACK,
+        DECLARE_LIMIT,
+        DECLARE_MODE,
+        KEY_LIMIT,
+    ),
+    *(SCHEDULE_PUT, SCHEDULE_DUE, SCHEDULE_FIRE, CANCEL, EXPIRE, REPORT, STEP, FORWARDED),
+    *(TURN_RULED, TURN_KEYED_RULED, POSTPONE, CHILD_ENDED, ENDED_CHILDREN, TELL_PARENT),
     *(PAUSE, SWITCH_EVENTS, COUNTS, PAGE, RETRY, REMOVE, DRAIN, TRIM, OBLITERATE, MEND),
 )

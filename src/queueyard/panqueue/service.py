@@ -11,9 +11,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from queueyard.panqueue.errors import JobActive, JobFailed, PanqueueError, ResultGone, UnknownJob
+from queueyard.panqueue.errors import JobActive, JobFailed, JobOver, ModeMismatch, PanqueueError, ResultGone, UnknownJob
 from queueyard.panqueue.events import events_from
-from queueyard.panqueue.records import Counts, Finish, JobRecord, JobState, Keep, Mode, Obliterated, record_from
+from queueyard.panqueue.pacing import FIELDS, QueueRules, Rate, rate_faults
+from queueyard.panqueue.records import (
+    KEEP_FAILED,
+    Counts,
+    Finish,
+    JobRecord,
+    JobState,
+    Keep,
+    Mode,
+    Obliterated,
+    record_from,
+)
 from queueyard.panqueue.rules import check_key
 from queueyard.panqueue.store import Ask, QueueStore, Talk
 
@@ -30,6 +41,14 @@ _BATCH = 1_000
 _SCAN_STEP = 1_000
 _QUEUE_KEY = re.compile(rb"\{q:([^{}]+)\}:")
 DEFAULT_EVENTS_KEPT = 10_000
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One line of a job's log."""
+
+    #: milliseconds since 1970 on the server's clock
+    at_ms: int
+    text: str
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -87,7 +106,7 @@ def job_like(store: QueueStore, typed: str) -> Talk[str]:
 def queues() -> Talk[list[str]]:
     """The ids of all queues on this server. Looks at every key, so that it takes a second for a million jobs."""
     # Job keys (`:job:`) are left out by the server already; any other key of a queue tells its id.
-    found = yield from _scan("{q:*}:[acdefkmw]*")
+    found = yield from _scan("{q:*}:[acdefhkmrsw]*")
     matches = (_QUEUE_KEY.match(key) for key in found)
     return sorted({match[1].decode("utf-8", "surrogateescape") for match in matches if match})
 
@@ -168,6 +187,36 @@ def remove(store: QueueStore, ids: Sequence[str], *, actor: str = "") -> Talk[in
     return len(codes)
 
 
+def cancel(
+    store: QueueStore, ids: Sequence[str], *, why: str = "canceled", keep: Keep | None = KEEP_FAILED, actor: str = ""
+) -> Talk[int]:
+    """Cancel jobs, whatever they are doing. UnknownJob or JobOver about the first that could not be canceled.
+
+    One that runs loses its lease at once, and its worker cancels the handler; one in a thread is told and runs on.
+    """
+    codes: list[int] = yield store.cancel(ids, why=why, keep=keep, actor=actor)
+    for job_id, code in zip(ids, codes, strict=True):
+        if code == Finish.MISSING:
+            raise _unknown(store, job_id)
+        if code == Finish.STALE:
+            raise JobOver(
+                f"job {job_id} of queue {store.queue_id} is already over",
+                hint=f"Look at it: panqueue job {store.queue_id} {job_id}",
+            )
+    return len(codes)
+
+
+def logs(store: QueueStore, job_id: str) -> Talk[list[LogLine]]:
+    """What the handlers of a job have logged, oldest first."""
+    lines: list[bytes] = yield Ask(None, [], ["LRANGE", store.keys["logs"] + job_id, 0, -1], _same)
+    return [_log_line(line) for line in lines]
+
+
+def _log_line(line: bytes) -> LogLine:
+    at, _, text = line.decode("utf-8", "replace").partition(" ")
+    return LogLine(int(at) if at.isdecimal() else 0, text)
+
+
 def drain(store: QueueStore, *, delayed: bool = False, actor: str = "") -> Talk[int]:
     """Remove every waiting job, and the delayed ones too if asked for; gives how many."""
     total = 0
@@ -227,6 +276,29 @@ def set_key_limit(store: QueueStore, key: str, limit: int | None) -> Talk[None]:
     if limit is not None and limit < 0:
         raise PanqueueError(f"a limit is 0 or more, not {limit}", hint="0 stops the key.")
     yield store.key_limit(check_key(key), limit)
+
+
+def rules(store: QueueStore) -> Talk[QueueRules]:
+    """The priorities and rate limits of a queue."""
+    found: QueueRules = yield store.rules()
+    return found
+
+
+def set_rate(store: QueueStore, rate: Rate | None, *, per_key: bool = False) -> Talk[None]:
+    """Limit how many jobs may start in which time, of the queue or of each key; None lifts the limit. PanqueueError."""
+    if faults := rate_faults("rate", rate):
+        raise PanqueueError("; ".join(faults), hint="For example: panqueue rate emails 100/1s")
+    if per_key and (yield from stored_mode(store)) is Mode.GLOBAL:
+        raise ModeMismatch(
+            f"queue {store.queue_id} is in global mode, where jobs have no key",
+            hint="Start its worker with mode='keyed'.",
+        )
+    meta = store.keys["meta"]
+    if rate is None:
+        yield Ask(None, [], ["HDEL", meta, *(FIELDS[4:7] if per_key else FIELDS[1:4])], _same)
+    else:
+        yield store.write_rules(QueueRules(key_rate=rate) if per_key else QueueRules(rate=rate))
+    yield Ask(None, [], ["PUBLISH", store.keys["notify"], "!rules"], _same)
 
 
 def switch_events(store: QueueStore, kept: int | None) -> Talk[bool]:

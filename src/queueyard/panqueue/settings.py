@@ -35,7 +35,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     renew_ms: int | None = None
     #: the queue is looked at at least so often, milliseconds, in case a notification was missed
     poll_ms: int = DEFAULT_POLL_MS
-    #: jobs of dead workers are looked for so often, milliseconds; 0: never by this worker
+    #: jobs of dead workers, schedules, expiry, dead letters and flows are looked after at least so often, milliseconds;
+    #: 0: never by this worker
     sweep_ms: int = DEFAULT_SWEEP_MS
     #: at most so many are taken back by one call
     sweep_batch: int = _SWEEP_BATCH

@@ -14,10 +14,12 @@ import msgspec
 
 from queueyard.panqueue import scripts
 from queueyard.panqueue.errors import (
+    Duplicate,
     JobExists,
     LimitConflict,
     ModeMismatch,
 )
+from queueyard.panqueue.pacing import FIELDS, QueueRules, rules_from
 from queueyard.panqueue.records import (
     Added,
     Agreed,
@@ -39,6 +41,7 @@ from queueyard.panqueue.rules import check_queue_id, retention_arguments
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from queueyard.panqueue.placing import Placing
     from queueyard.panqueue.scripts import Script
     from queueyard.panqueue.wire import Reply, Word
 
@@ -146,6 +149,9 @@ class QueueStore:
         ModeMismatch, or JobExists if an id of a person is taken; nothing is added then.
         """
         script = scripts.ADD_KEYED if keyed else scripts.ADD
+        if options.placing is not None:
+            script = scripts.ADD_PLACED
+            jobs = jobs if keyed else _with_no_key(jobs)
         head: list[Word] = [
             self._prefix,
             self.queue_id,
@@ -154,12 +160,18 @@ class QueueStore:
             stored_options(options),
             int(ids_from),
         ]
+        placed = () if options.placing is None else _placing_words(options.placing, keyed=keyed)
         return Ask(
-            script, self.keys.of(script), [*head, actor, *jobs], lambda reply: self._read_added(reply, jobs, keyed)
+            script,
+            self.keys.of(script),
+            [*head, actor, *placed, *jobs],
+            lambda reply: self._read_added(reply, jobs, 2 if script is scripts.ADD else 3, keyed=keyed),
         )
 
-    def _read_added(self, reply: Reply, jobs: Sequence[Word], keyed: bool) -> int:
+    def _read_added(self, reply: Reply, jobs: Sequence[Word], stride: int, *, keyed: bool) -> int:
         code = Added(reply[0])
+        if code is Added.DUPLICATE:
+            raise Duplicate(reply[1].decode("utf-8", "surrogateescape"))
         if code is Added.OTHER_MODE:
             mode = reply[1].decode() or str(Mode.GLOBAL)
             wanted = "keyed" if keyed else "global"
@@ -168,7 +180,6 @@ class QueueStore:
                 hint="Give jobs of a keyed queue a key; start its worker before its first client.",
             )
         if code is Added.IDS_TAKEN:
-            stride = 3 if keyed else 2
             taken = ", ".join(str(jobs[(place - 1) * stride]) for place in reply[1])
             raise JobExists(f"queue {self.queue_id} already has {taken}", hint="Choose another id, or leave it out.")
         first: int = reply[1]
@@ -176,9 +187,29 @@ class QueueStore:
 
     # --- a worker ----------------------------------------------------------------------------------------------------
 
-    def turn_builder(self, *, lease_ms: int, worker: str, keep: Keep | None, keyed: bool = False) -> TurnBuilder:
-        """Builds the hot call of one worker; what never changes is put together once."""
-        return TurnBuilder(self.keys, lease_ms=lease_ms, worker=worker, keep=keep, keyed=keyed)
+    def turn_builder(
+        self, *, lease_ms: int, worker: str, keep: Keep | None, keyed: bool = False, ruled: bool = False
+    ) -> TurnBuilder:
+        """Builds the hot call of one worker; what never changes is put together once.
+
+        `ruled`: the queue has priorities or a rate limit, which costs a longer script.
+        """
+        return TurnBuilder(self.keys, lease_ms=lease_ms, worker=worker, keep=keep, keyed=keyed, ruled=ruled)
+
+    def postpone(self, jobs: Iterable[tuple[str, str, str, int, int]], *, worker: str) -> Ask[list[Finish]]:
+        """Put jobs off, given as (id, token, why, ms to wait, 1 if everybody has to wait), without spending a retry."""
+        words: list[Word] = [self._prefix, worker]
+        for job in jobs:
+            words += job
+        return Ask(scripts.POSTPONE, self.keys.of(scripts.POSTPONE), words, _codes)
+
+    def rules(self) -> Ask[QueueRules]:
+        return Ask(None, [], ["HMGET", self.keys["meta"], *FIELDS], rules_from)
+
+    def write_rules(self, rules: QueueRules) -> Ask[int]:
+        """Write down those rules that are set; others stay."""
+        words = [word for pair in rules.fields().items() for word in pair]
+        return Ask(None, [], ["HSET", self.keys["meta"], *words], int)
 
     def fail(self, jobs: Iterable[tuple[str, str, str, int]], *, worker: str, keep: Keep | None) -> Ask[list[Finish]]:
         """Record failures, given as (id, token, why, ms until the next attempt or -1)."""
@@ -270,6 +301,7 @@ class QueueStore:
             completed,
             failed,
             delayed,
+            held,
             keys,
             limit,
             mode,
@@ -287,6 +319,7 @@ class QueueStore:
             completed=completed,
             failed=failed,
             delayed=delayed,
+            held=held,
             keys=keys,
             limit=_number(limit),
             mode=Mode(mode.decode()) if mode else Mode.GLOBAL,
@@ -311,6 +344,16 @@ class QueueStore:
 
     def remove(self, ids: Sequence[str], *, actor: str = "") -> Ask[list[Finish]]:
         return Ask(scripts.REMOVE, self.keys.of(scripts.REMOVE), [self._prefix, actor, *ids], _codes)
+
+    def cancel(self, ids: Sequence[str], *, why: str, keep: Keep | None, actor: str = "") -> Ask[list[int]]:
+        """Cancel jobs: one code per id, 0 missing, 1 already over, 2 canceled, 3 canceled while it ran."""
+        words: list[Word] = [self._prefix, actor, why, *retention_arguments(keep), *ids]
+        return Ask(scripts.CANCEL, self.keys.of(scripts.CANCEL), words, list)
+
+    def expire(self, *, most: int, keep: Keep | None, actor: str = "") -> Ask[int]:
+        """Let jobs fail that did not start in time; gives how many were looked at."""
+        words: list[Word] = [self._prefix, actor, most, *retention_arguments(keep)]
+        return Ask(scripts.EXPIRE, self.keys.of(scripts.EXPIRE), words, int)
 
     def drain(self, *, most: int, delayed: bool, actor: str = "") -> Ask[int]:
         """Remove at most `most` waiting jobs; gives how many went."""
@@ -339,10 +382,14 @@ class QueueStore:
 class TurnBuilder:
     """Puts together the turns of one worker, and reads what they bring."""
 
-    def __init__(self, keys: QueueKeys, *, lease_ms: int, worker: str, keep: Keep | None, keyed: bool) -> None:
+    def __init__(
+        self, keys: QueueKeys, *, lease_ms: int, worker: str, keep: Keep | None, keyed: bool, ruled: bool
+    ) -> None:
         self.keyed = keyed
+        self.ruled = ruled
         self._keeps = keep is not None
-        self._script = scripts.TURN_KEYED if keyed else scripts.TURN
+        plain, longer = (scripts.TURN_KEYED, scripts.TURN_KEYED_RULED) if keyed else (scripts.TURN, scripts.TURN_RULED)
+        self._script = longer if ruled else plain
         self._keys = keys.of(self._script)
         self._prefix = keys["jobs"]
         self._lease_ms = lease_ms
@@ -382,11 +429,30 @@ def read_turn(reply: Reply) -> Turn:
     return Turn(refused, claimed, corrupt, due if due >= 0 else None)
 
 
+def _placing_words(placing: Placing, *, keyed: bool) -> list[Word]:
+    """What add_placed.lua wants to know between who adds and the jobs."""
+    dedup = placing.dedup
+    extra = placing.extra_fields()
+    expires: Word = "" if placing.expires_ms is None else placing.expires_ms
+    once: list[Word] = ["", "", ""] if dedup is None else [str(dedup.rule), dedup.key, dedup.for_ms]
+    return [int(keyed), placing.when(), expires, *once, len(extra) // 2, *extra]
+
+
+def _with_no_key(jobs: Sequence[Word]) -> list[Word]:
+    """Id, payload and an empty key of each job, from id and payload of each."""
+    words: list[Word] = []
+    for at in range(0, len(jobs), 2):
+        words += (jobs[at], jobs[at + 1], "")
+    return words
+
+
 def stored_options(options: JobOptions) -> str:
     """The field `opts`: nothing where everything is as by default, so that nobody pays for it."""
-    if options.backoff is None and options.timeout_ms is None:
+    child = options.placing is not None and any(name == "parent" for name, _ in options.placing.fields)
+    if options.backoff is None and options.timeout_ms is None and options.trace is None and not child:
         return ""
-    return msgspec.json.encode(StoredOptions(backoff=options.backoff, timeout_ms=options.timeout_ms)).decode()
+    stored = StoredOptions(backoff=options.backoff, timeout_ms=options.timeout_ms, child=child, trace=options.trace)
+    return msgspec.json.encode(stored).decode()
 
 
 def read_options(opts: bytes | None) -> StoredOptions:

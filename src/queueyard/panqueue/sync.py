@@ -11,20 +11,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from queueyard.kernel.clock import SYSTEM_CLOCK
-from queueyard.panqueue import service
+from queueyard.panqueue import dead_letters, family, scheduling, service
 from queueyard.panqueue.adding import Intake, NewJob, calls_for, ids_of
 from queueyard.panqueue.address import default_url, parse_address
 from queueyard.panqueue.blocking import Line, Messages
-from queueyard.panqueue.errors import Closed, ServerUnreachable, TimedOut
+from queueyard.panqueue.errors import Closed, Duplicate, ServerUnreachable, TimedOut
+from queueyard.panqueue.flows import FlowJob, planned
 from queueyard.panqueue.queues import JobChanges, Queue, with_options
 from queueyard.panqueue.records import Counts, JobRecord, JobState, Keep, Mode
+from queueyard.panqueue.schedules import CatchUp
 from queueyard.panqueue.store import QueueStore
+from queueyard.panqueue.tracing import trace_of_add
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from queueyard.kernel.events import Event
+    from queueyard.panqueue.pacing import QueueRules, Rate
+    from queueyard.panqueue.schedules import Standing
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -37,15 +42,21 @@ PATIENCE = 40
 class SyncAddedJob(Generic[R]):
     """A job that the server has accepted."""
 
-    __slots__ = ("_handle", "id")
+    __slots__ = ("_handle", "id", "is_new")
 
-    def __init__(self, job_id: str, handle: SyncQueueHandle[Any, R]) -> None:
+    def __init__(self, job_id: str, handle: SyncQueueHandle[Any, R], *, is_new: bool = True) -> None:
         self.id = job_id
+        #: False: nothing was added, because this job holds the deduplication key
+        self.is_new = is_new
         self._handle = handle
 
     def result(self, *, timeout_s: float | None = None) -> R | None:
         """What its handler returned, as soon as it is over. JobFailed, ResultGone, TimedOut."""
         return self._handle.result(self.id, timeout_s=timeout_s)
+
+    def cancel(self, *, why: str = "canceled") -> None:
+        """Cancel it, whatever it is doing. UnknownJob, JobOver."""
+        self._handle.cancel(self.id, why=why)
 
     def record(self) -> JobRecord:
         """Everything that is known about it now. UnknownJob."""
@@ -69,11 +80,13 @@ class SyncQueueHandle(Generic[P, R]):
     def add(
         self, payload: P, *, key: str | None = None, job_id: str | None = None, **options: Unpack[JobChanges]
     ) -> SyncAddedJob[R]:
-        """Add one job. Options: retries, max_stalls, backoff, timeout_ms.
+        """Add one job. What can be said about it is in `JobChanges`.
 
         NotSerializable, PayloadTooLarge, KeyRequired, ModeMismatch, JobExists, ServerFull, ServerUnreachable.
         """
         keyed = self._learn_mode() is not Mode.GLOBAL
+        if self._client.trace and "trace" not in options:
+            options["trace"] = trace_of_add(self.queue.id)
         [added] = self._send([self._intake.prepare(payload, keyed=keyed, key=key, job_id=job_id, **options)], keyed)
         return added
 
@@ -177,6 +190,66 @@ class SyncQueueHandle(Generic[P, R]):
             yield from page
             after = page[-1][0]
 
+    def cancel(self, *job_ids: str, why: str = "canceled") -> int:
+        """Cancel jobs, whatever they are doing; a running handler is cancelled. UnknownJob, JobOver."""
+        talk = service.cancel(self._store, job_ids, why=why, keep=self.queue.keep_failed, actor=self._client.name)
+        return self._line.hold(talk)
+
+    def logs(self, job_id: str) -> list[service.LogLine]:
+        """What the handlers of a job have logged, oldest first."""
+        return self._line.hold(service.logs(self._store, job_id))
+
+    def redrive(self, *job_ids: str) -> int:
+        """Send dead letters of this queue back to where they failed: those named, or all. UnknownJob."""
+        return self._line.hold(dead_letters.redrive(self._store, job_ids, actor=self._client.name))
+
+    def rules(self) -> QueueRules:
+        """The priorities and rate limits of this queue."""
+        return self._line.hold(service.rules(self._store))
+
+    def set_rate(self, rate: Rate | None, *, per_key: bool = False) -> None:
+        """Limit how many jobs may start in which time, of the queue or of each key; None lifts the limit."""
+        self._line.hold(service.set_rate(self._store, rate, per_key=per_key))
+
+    # --- schedules ---------------------------------------------------------------------------------------------------
+
+    def schedule(
+        self,
+        name: str,
+        payload: P,
+        *,
+        cron: str | None = None,
+        tz: str = "UTC",
+        every_ms: int | None = None,
+        catch_up: CatchUp | str = CatchUp.ONCE,
+        key: str | None = None,
+        **options: Unpack[JobChanges],
+    ) -> bool:
+        """Repeat a job by a cron line or an interval; a schedule of that name is changed. Whether anything changed.
+
+        BadSchedule; NotSerializable, PayloadTooLarge, KeyRequired.
+        """
+        made = self._intake.schedule(
+            name, payload, cron=cron, tz=tz, every_ms=every_ms, catch_up=catch_up, key=key, **options
+        )
+        return self._line.hold(scheduling.put_schedule(self._store, made))
+
+    def schedules(self) -> list[Standing]:
+        """All schedules of this queue, by the time of their next slot."""
+        return self._line.hold(scheduling.list_schedules(self._store))
+
+    def pause_schedule(self, name: str) -> bool:
+        """Let a schedule rest; whether that changed anything. UnknownSchedule."""
+        return self._line.hold(scheduling.pause_schedule(self._store, name, paused=True))
+
+    def resume_schedule(self, name: str) -> bool:
+        """Let a schedule go on with its first slot from now. UnknownSchedule."""
+        return self._line.hold(scheduling.pause_schedule(self._store, name, paused=False))
+
+    def remove_schedule(self, name: str) -> None:
+        """Take a schedule away; jobs that it has added stay. UnknownSchedule."""
+        self._line.hold(scheduling.remove_schedule(self._store, name))
+
     def _learn_mode(self) -> Mode:
         """The queue's mode: as configured, else as stored, else global. Asked once per handle."""
         if self._mode is None:
@@ -191,15 +264,24 @@ class SyncQueueHandle(Generic[P, R]):
     def _send(self, new: list[NewJob], keyed: bool) -> list[SyncAddedJob[R]]:
         added: list[SyncAddedJob[R]] = []
         for part, ask in calls_for(self._store, new, keyed=keyed, actor=self._client.name):
-            added += [SyncAddedJob(job_id, self) for job_id in ids_of(part, self._line.ask(ask))]
+            try:
+                added += [SyncAddedJob(job_id, self) for job_id in ids_of(part, self._line.ask(ask))]
+            except Duplicate as fault:
+                added += [SyncAddedJob(fault.job_id, self, is_new=False) for _ in part]
         return added
 
 
 class SyncQueueClient:
     """A way to one server, sentinels or cluster. Connects when first used."""
 
-    def __init__(self, url: str | None = None, *, name: str = "client", timeout_s: float = 10.0) -> None:
-        """Without `url`: REDIS_URL, else this machine. `name` stands in events as who added a job. BadAddress."""
+    def __init__(
+        self, url: str | None = None, *, name: str = "client", timeout_s: float = 10.0, trace: bool = False
+    ) -> None:
+        """Without `url`: REDIS_URL, else this machine. `name` stands in events as who added a job. BadAddress.
+
+        With `trace` every `add` is an OpenTelemetry span, and the job carries it to its worker.
+        """
+        self.trace = trace
         self.address = parse_address(url or default_url())
         self.name = name
         self._timeout_s = timeout_s
@@ -222,6 +304,17 @@ class SyncQueueClient:
                 self.address, QueueStore(declared.id).keys.tag, timeout_s=self._timeout_s
             )
         return SyncQueueHandle(self, declared, Intake(declared, with_options(declared.options, **defaults)), line)
+
+    def add_flow(self, flow: FlowJob) -> SyncAddedJob[Any]:
+        """Add jobs that wait for each other; gives the one that runs last. BadFlow; else as `QueueHandle.add`."""
+        handle = self.queue(flow.queue)
+        # A connection of its own: in a cluster it goes from node to node.
+        line = Line(self.address, QueueStore(flow.queue.id).keys.tag, timeout_s=self._timeout_s)
+        try:
+            root = line.hold(family.add_flow(planned(flow), actor=self.name))
+        finally:
+            line.close()
+        return SyncAddedJob(root, handle)
 
     def connect(self) -> None:
         """See whether the server answers. ServerUnreachable within a few seconds, AccessDenied."""

@@ -74,7 +74,12 @@ class Task(Generic[A, R]):
 
     def worker(self, **options: Any) -> Worker:
         """A worker that runs these jobs; options as for Worker."""
-        return Worker(self.queue, self._handle_async if self._is_async else self._handle, **options)
+        return Worker(self.queue, self.handler, **options)
+
+    @property
+    def handler(self) -> Callable[[Job[Any]], Any]:
+        """What a worker calls with a job."""
+        return self._handle_async if self._is_async else self._handle
 
     async def _handle_async(self, job: Job[Any]) -> Any:
         return await self.function(**msgspec.structs.asdict(job.payload))

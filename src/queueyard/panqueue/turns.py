@@ -11,32 +11,24 @@ A turn finishes and claims in one script. While one lane waits for its reply, th
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from queueyard.panqueue.errors import BadPayload, PanqueueError, Unrecoverable
+from queueyard.panqueue.errors import BadPayload, PanqueueError, TryAgain, Unrecoverable
 from queueyard.panqueue.jobs import Held, JobCompleted, JobErrored, JobLost, WorkerError
 from queueyard.panqueue.records import Finish
 from queueyard.panqueue.rules import Slots, claim_count, reconnect_delay_s, told_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
+    from queueyard.panqueue.desk import Desk
     from queueyard.panqueue.jobs import Callbacks
+    from queueyard.panqueue.link import Asker
     from queueyard.panqueue.records import Keep
-    from queueyard.panqueue.store import Ask, Claimed, QueueStore, Turn, TurnBuilder
-
-_T = TypeVar("_T")
+    from queueyard.panqueue.store import Claimed, QueueStore, Turn, TurnBuilder
 
 _MOST_FINISHED = 500
 _MOST_FAILED = 100
-
-
-class Asker(Protocol):
-    """What carries a call to the server."""
-
-    async def ask(self, ask: Ask[_T]) -> _T: ...
-
-    def close(self) -> None: ...
 
 
 class Starter(Protocol):
@@ -79,7 +71,8 @@ class Turns:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._store = store
-        self._builder = builder
+        #: changed by the worker when the queue gets other rules
+        self.builder = builder
         self._concurrency = concurrency
         self._lane_count = lanes
         self._lease_s = lease_ms / 1_000
@@ -94,6 +87,12 @@ class Turns:
         self._loop = loop
         #: given by the worker before the first lane begins
         self.runner: Starter = _Nobody()
+        self.desk: Desk | None = None
+        #: what has to be done for a job before its end is recorded; None for nearly all
+        self.care_for: Callable[[Held[Any], bool], Coroutine[Any, Any, None] | None] = lambda _job, _well: None
+        #: is told about jobs that failed for good
+        self.on_failed: Callable[[Held[Any]], None] = lambda _job: None
+        self._caring: set[asyncio.Task[None]] = set()
         #: id -> job, claimed and not acknowledged
         self.held: dict[str, Held[Any]] = {}
         #: jobs that are no longer ours but whose handlers still run; they fill slots
@@ -102,6 +101,7 @@ class Turns:
         self.abandoned: list[Held[Any]] = []
         self._done: list[Held[Any]] = []
         self._failures: list[Failure] = []
+        self._postponed: list[tuple[Held[Any], TryAgain]] = []
         self._asked = 0
         self._in_flight = 0
         self._notices = 1
@@ -151,16 +151,47 @@ class Turns:
         if job.lost:
             self._gone(job)
             return
-        self._done.append(job)
-        self._flush_soon()
+        desk = self.desk
+        # The first question is cheap, and nearly always enough.
+        plain = job.opts is None and (desk is None or not desk.is_busy)
+        care = None if plain else self.care_for(job, True)
+        if care is None:
+            self._done.append(job)
+            self._flush_soon()
+        else:
+            self._after(care, lambda: self._done.append(job))
 
     def failed(self, job: Held[Any], error: BaseException) -> None:
         if job.lost:
             self._gone(job)
             return
+        if isinstance(error, TryAgain):
+            self._postponed.append((job, error))
+            self._flush_soon()
+            return
         final = isinstance(error, BadPayload | Unrecoverable)
-        self._failures.append(Failure(job, error, -1 if final else self._delay_of(job, error)))
-        self._flush_soon()
+        failure = Failure(job, error, -1 if final else self._delay_of(job, error))
+        care = self.care_for(job, False)
+        if care is None:
+            self._failures.append(failure)
+            self._flush_soon()
+        else:
+            self._after(care, lambda: self._failures.append(failure))
+
+    def _after(self, care: Coroutine[Any, Any, None], then: Callable[[], None]) -> None:
+        """Let something be written down first; the lease goes on meanwhile."""
+
+        async def both() -> None:
+            try:
+                await care
+            except PanqueueError as fault:
+                self.report("report", fault)
+            then()
+            self._flush_soon()
+
+        task = self._loop.create_task(both())
+        self._caring.add(task)
+        task.add_done_callback(self._caring.discard)
 
     def given_up(self, job: Held[Any]) -> None:
         self.abandoned.append(job)
@@ -205,6 +236,9 @@ class Turns:
         if self._failures:
             batch, self._failures = self._failures[:_MOST_FAILED], self._failures[_MOST_FAILED:]
             return lambda asker: self._tell_failures(asker, batch)
+        if self._postponed:
+            put_off, self._postponed = self._postponed, []
+            return lambda asker: self._postpone(asker, put_off)
         finishing = self._done
         if len(finishing) > _MOST_FINISHED:
             finishing, self._done = finishing[:_MOST_FINISHED], finishing[_MOST_FINISHED:]
@@ -229,7 +263,7 @@ class Turns:
         sent_at = self._loop.time()
         told = [(job.id, job.token, job.key, job.value) for job in finishing]
         try:
-            turn = await asker.ask(self._builder.build(told, claim=claim, token=token))
+            turn = await asker.ask(self.builder.build(told, claim=claim, token=token))
         except BaseException:
             for job in finishing:
                 job.is_unsure = True
@@ -275,6 +309,7 @@ class Turns:
             sent_at + self._lease_s,
             self._loop.time(),
         )
+        job.desk = self.desk
         before = self.held.get(job.id)
         if before is not None:
             # Ours until its lease ran out, and now ours again: the first handler must not finish it.
@@ -303,6 +338,20 @@ class Turns:
             self._tell_failure(one, code)
         self.notice()
 
+    async def _postpone(self, asker: Asker, batch: list[tuple[Held[Any], TryAgain]]) -> None:
+        told = [(job.id, job.token, told_reason(why), why.in_ms, int(why.everybody)) for job, why in batch]
+        try:
+            codes = await asker.ask(self._store.postpone(told, worker=self._name))
+        except BaseException:
+            self._postponed = batch + self._postponed
+            raise
+        for (job, _), code in zip(batch, codes, strict=True):
+            if self.held.get(job.id) is job:
+                del self.held[job.id]
+            if code in {Finish.MISSING, Finish.STALE}:
+                self._tell_lost(job, "finish")
+        self.notice()
+
     def _tell_failure(self, one: Failure, code: Finish) -> None:
         if code in {Finish.MISSING, Finish.STALE}:
             self._tell_lost(one.job, "finish")
@@ -312,6 +361,7 @@ class Turns:
         told = JobErrored(one.job, one.error, retry_in_ms, took_ms)
         self.tell(self._callbacks.on_error, told)
         if code is Finish.FAILED:
+            self.on_failed(one.job)
             self.tell(self._callbacks.on_failed, told)
 
     # --- waiting and waking ------------------------------------------------------------------------------------------

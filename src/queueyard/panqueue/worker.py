@@ -27,20 +27,25 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import msgspec
 
 from queueyard.panqueue.address import default_url, parse_address
+from queueyard.panqueue.desk import Desk
 from queueyard.panqueue.errors import BadQueue, Closed, PanqueueError, Unrecoverable
-from queueyard.panqueue.jobs import Callbacks, Held, Job, JobLost, JobStalled, JobStarted, WorkerError
+from queueyard.panqueue.jobs import Callbacks, Held, Job, JobLost, JobStarted, WorkerError
 from queueyard.panqueue.media import Medium, Redis, Stoppable
+from queueyard.panqueue.pacing import QueueRules
 from queueyard.panqueue.queues import Queue
-from queueyard.panqueue.records import Finish, JobState, Mode
+from queueyard.panqueue.records import Finish, Mode
 from queueyard.panqueue.renewal import Renewal
 from queueyard.panqueue.rules import reconnect_delay_s, retry_delay_ms, usable_delay_ms
 from queueyard.panqueue.running import Runner
 from queueyard.panqueue.settings import DEFAULT_BACKOFF, WorkerSettings
-from queueyard.panqueue.store import MOST_JOBS_PER_CALL, Ask, QueueStore, read_options
-from queueyard.panqueue.turns import Asker, Turns
+from queueyard.panqueue.store import MOST_JOBS_PER_CALL, Ask, QueueStore, TurnBuilder, read_options
+from queueyard.panqueue.turns import Turns
+from queueyard.panqueue.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from queueyard.panqueue.link import Asker
 
 P = TypeVar("P")
 
@@ -48,7 +53,6 @@ P = TypeVar("P")
 CustomBackoff = Callable[[Job[Any], BaseException], float | None]
 
 _LANES = 2
-_ENOUGH_TRIMMED = 1_000
 _LOG = logging.getLogger("queueyard.panqueue.worker")
 
 
@@ -111,6 +115,9 @@ class Worker:
         self._stopping: asyncio.Task[Stopped] | None = None
         self._has_stopped = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._rules = QueueRules()
+        self._upkeep: Upkeep | None = None
+        self._errand_asker: Asker | None = None
         self._renewal: Stoppable | None = None
         self._turns: Turns | None = None
         self._runner: Runner | None = None
@@ -138,10 +145,11 @@ class Worker:
         self._askers.append(asker)
         try:
             await self._check_in(asker)
+            self._begin(asker)
         except BaseException:
+            self._turns = None
             asker.close()
             raise
-        self._begin(asker)
 
     async def run(self) -> Stopped:
         """Start, and return when it was stopped."""
@@ -188,25 +196,40 @@ class Worker:
         await asker.ask(self._store.declare_mode(mode, self.queue.key_concurrency))
         if self._limit is not None:
             await asker.ask(self._store.declare_limit(self._limit.count, self._limit.version))
+        if self.queue.rules:
+            await asker.ask(self._store.write_rules(self.queue.rules))
+        await self._learn_rules(asker)
         policy = await asker.ask(Ask(None, [], ["INFO", "memory"], _eviction_policy))
         if policy not in {None, "noeviction"}:
             _LOG.warning(
                 "the server may evict jobs: its maxmemory-policy is %s; set it to noeviction", policy, stacklevel=2
             )
 
+    def _builder(self) -> TurnBuilder:
+        return self._store.turn_builder(
+            lease_ms=self.settings.lease_ms,
+            worker=self.name,
+            keep=self.queue.keep_completed,
+            keyed=self.queue.mode in {Mode.KEYED, Mode.DYNAMIC},
+            ruled=bool(self._rules),
+        )
+
+    async def _learn_rules(self, asker: Asker) -> None:
+        """Take turns as the queue's rules want it; they may have been changed by others."""
+        rules = await asker.ask(self._store.rules())
+        if rules != self._rules:
+            self._rules = rules
+            if self._turns is not None:
+                self._turns.builder = self._builder()
+                self._turns.notice()
+
     def _begin(self, first: Asker) -> None:
         loop = asyncio.get_running_loop()
         settings = self.settings
         lanes = min(_LANES, settings.concurrency)
-        builder = self._store.turn_builder(
-            lease_ms=settings.lease_ms,
-            worker=self.name,
-            keep=self.queue.keep_completed,
-            keyed=self.queue.mode in {Mode.KEYED, Mode.DYNAMIC},
-        )
         self._turns = turns = Turns(
             self._store,
-            builder,
+            self._builder(),
             concurrency=settings.concurrency,
             lanes=lanes,
             lease_ms=settings.lease_ms,
@@ -229,11 +252,11 @@ class Worker:
             loop=loop,
         )
         turns.runner = self._runner
+        turns.desk = Desk(self._store, first, worker=self.name, loop=loop, report=turns.report)
         self._askers += [self._medium.asker() for _ in range(lanes - 1)]
         self._tasks = [loop.create_task(turns.lane(asker)) for asker in self._askers]
         self._tasks.append(loop.create_task(self._listen()))
-        if settings.sweep_ms:
-            self._tasks.append(loop.create_task(self._sweep(first)))
+        self._tasks += self._keep_up(first, turns)
         renewal = Renewal(
             self._store,
             lease_ms=settings.lease_ms,
@@ -245,6 +268,26 @@ class Worker:
         self._renewal = self._medium.start_renewal(renewal, every_s=settings.renew_s)
         self._enter("running")
 
+    def _keep_up(self, first: Asker, turns: Turns) -> list[asyncio.Task[None]]:
+        """Begin to look after the queue; the tasks that do it."""
+        self._upkeep = upkeep = Upkeep(
+            self.queue,
+            self._store,
+            turns,
+            settings=self.settings,
+            name=self.name,
+            on_stalled=self._callbacks.on_stalled,
+            learn_rules=self._learn_rules,
+            random=self._random,
+        )
+        turns.care_for = lambda job, well: upkeep.care_for(first, job, well=well)
+        turns.on_failed = upkeep.note_failure
+        if not self.settings.sweep_ms:
+            return []
+        self._errand_asker = self._medium.asker()
+        chores = (upkeep.sweep(first), upkeep.fire_schedules(first), upkeep.run_errands(self._errand_asker))
+        return [asyncio.get_running_loop().create_task(chore) for chore in chores]
+
     # --- while it runs -----------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
@@ -254,7 +297,7 @@ class Worker:
         trouble = 0
         while True:
             try:
-                subscription = await self._medium.subscribe([channel], lambda _: turns.notice())
+                subscription = await self._medium.subscribe([channel], self._hear)
             except PanqueueError as fault:
                 trouble += 1
                 if trouble == 1:
@@ -269,48 +312,30 @@ class Worker:
                     subscription.close()
             await asyncio.sleep(reconnect_delay_s(trouble or 1, self._random))
 
-    async def _sweep(self, asker: Asker) -> None:
-        """Take back what dead workers held, and let go of finished jobs that are too old, for ever."""
+    def _hear(self, message: bytes) -> None:
+        """A notification: usually that there is something to claim."""
         turns = self._running_turns()
-        while True:
-            try:
-                await self._sweep_once(asker)
-            except PanqueueError as fault:
-                turns.report("sweep", fault)
-            # Not all workers at the same moment.
-            await asyncio.sleep(self.settings.sweep_ms / 1_000 * (0.75 + 0.5 * self._random()))
+        if not message.startswith(b"!"):
+            turns.notice()
+        elif message == b"!rules" and self._upkeep is not None:
+            self._upkeep.errand_is_due.set()
+        elif message == b"!schedules" and self._upkeep is not None:
+            self._upkeep.schedules_changed.set()
+        elif message.startswith(b"!cancel "):
+            _, token, job_id = message.decode("utf-8", "surrogateescape").split(" ", 2)
+            job = turns.held.get(job_id)
+            if job is not None and job.token == token:
+                self._lose([job], "canceled")
 
-    async def _sweep_once(self, asker: Asker) -> None:
-        queue, most = self.queue, self.settings.sweep_batch
-        full = True
-        while full:
-            found = await asker.ask(self._store.recover(actor=self.name, most=most, keep=queue.keep_failed))
-            full = len(found) == most
-            for one in found:
-                if one.outcome is Finish.CORRUPT:
-                    self._report_corrupt(one.job.id)
-                else:
-                    told = JobStalled(one.job, one.outcome is Finish.FAILED)
-                    self._running_turns().tell(self._callbacks.on_stalled, told)
-        for state, keep in ((JobState.COMPLETED, queue.keep_completed), (JobState.FAILED, queue.keep_failed)):
-            evicted = _ENOUGH_TRIMMED if keep is not None else 0
-            while keep is not None and evicted >= _ENOUGH_TRIMMED:
-                evicted = await asker.ask(self._store.trim(state, keep, most=_ENOUGH_TRIMMED))
-
-    def _report_corrupt(self, job_id: str) -> None:
-        self._running_turns().report(
-            "corrupt", PanqueueError(f"job {job_id} of queue {self.queue.id} was active but has no content")
-        )
-
-    def _lose(self, jobs: list[Held[Any]]) -> None:
-        """The renewal says that these are no longer ours."""
+    def _lose(self, jobs: list[Held[Any]], phase: str = "renewal") -> None:
+        """These are no longer ours, says the renewal or whoever canceled them."""
         turns = self._running_turns()
         for job in jobs:
             # One that has ended is on its way to the server, or already gone from there: the reply will tell.
             if turns.held.get(job.id) is job and not job.has_ended:
                 turns.drop(job)
                 turns.runner.stop(job, "lost")
-                turns.tell(self._callbacks.on_lost, JobLost(job, "renewal", unsure=False))
+                turns.tell(self._callbacks.on_lost, JobLost(job, phase, unsure=False))
 
     def _delay_of(self, job: Held[Any], error: BaseException) -> int:
         """Milliseconds until the next attempt, -1 for none."""
@@ -345,7 +370,7 @@ class Worker:
         await asyncio.wait(lanes, timeout=self.settings.cancel_grace_ms / 1_000)
         handed_back = await self._hand_back(turns, "shutdown-timeout" if drain else "shutdown")
         unknown = len(turns.held)
-        self._close()
+        await self._close()
         self._enter("stopped")
         self._has_stopped.set()
         return Stopped(handed_back=handed_back, unknown=unknown, timed_out=timed_out and drain)
@@ -388,15 +413,17 @@ class Worker:
             handed_back += sum(code is Finish.DONE for code in codes)
         return handed_back
 
-    def _close(self) -> None:
+    async def _close(self) -> None:
         if self._renewal is not None:
             self._renewal.stop()
         if self._runner is not None:
-            self._runner.close()
+            await self._runner.close()
         for task in self._tasks:
             task.cancel()
         for asker in self._askers:
             asker.close()
+        if self._errand_asker is not None:
+            self._errand_asker.close()
 
     def _enter(self, state: str) -> None:
         self._state = state

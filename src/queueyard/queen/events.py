@@ -24,12 +24,12 @@ _ENDS = {"completed": Kind.SUCCEEDED, "released": Kind.RELEASED, "reassigned": K
 
 def message_events(lines: Iterable[Raw], *, source: str) -> Iterator[Event]:
     """Queued when it is sent, then read and deleted; each once."""
-    return _events(lines, Message, _of_message, queue="messages", source=source)
+    return _events(lines, message_fold(source))
 
 
 def assignment_events(lines: Iterable[Raw], *, source: str) -> Iterator[Event]:
     """Started when it becomes active, then succeeded, released or canceled (reassigned)."""
-    return _events(lines, Assignment, _of_assignment, queue="assignments", source=source)
+    return _events(lines, assignment_fold(source))
 
 
 def reservation_events(lines: Iterable[Raw], *, source: str) -> Iterator[Event]:
@@ -37,38 +37,70 @@ def reservation_events(lines: Iterable[Raw], *, source: str) -> Iterator[Event]:
 
     An expiry that nobody wrote down is not an event: it follows from `data.expires_at`.
     """
-    return _events(lines, Reservation, _of_reservation, queue="reservations", source=source)
+    return _events(lines, reservation_fold(source))
+
+
+def message_fold(source: str) -> EventFold:
+    return EventFold(Message, _of_message, queue="messages", source=source)
+
+
+def assignment_fold(source: str) -> EventFold:
+    return EventFold(Assignment, _of_assignment, queue="assignments", source=source)
+
+
+def reservation_fold(source: str) -> EventFold:
+    return EventFold(Reservation, _of_reservation, queue="reservations", source=source)
 
 
 #: (kind, when it happened, what tells it from the same kind of change of the same item, further fields)
 _Change = tuple[Kind, str, str, dict[str, Any]]
 
 
-def _events(
-    lines: Iterable[Raw],
-    shape: type[Message | Assignment | Reservation],
-    changes: Callable[[Raw, Raw], Iterator[_Change]],
-    *,
-    queue: str,
-    source: str,
-) -> Iterator[Event]:
-    folded: dict[str, Raw] = {}
-    told: set[tuple[str, Kind, str]] = set()
-    for line in lines:
-        if is_migration(line) or not fits(line, shape):
-            continue
+class EventFold:
+    """The events of one file, line by line, for whoever follows it while it grows."""
+
+    def __init__(
+        self,
+        shape: type[Message | Assignment | Reservation],
+        changes: Callable[[Raw, Raw], Iterator[_Change]],
+        *,
+        queue: str,
+        source: str,
+    ) -> None:
+        self._shape = shape
+        self._changes = changes
+        self._queue = queue
+        self._source = source
+        self._folded: dict[str, Raw] = {}
+        self._told: set[tuple[str, Kind, str]] = set()
+
+    def take(self, line: Raw) -> Iterator[Event]:
+        """What the next line changes; nothing for one that was taken before."""
+        if is_migration(line) or not fits(line, self._shape):
+            return
         item: str = line["id"]
-        before = folded.get(item, {})
-        folded[item] = fold(before or None, line)
-        for kind, when, change, fields in changes(before, folded[item]):
-            if (item, kind, change) in told:
+        before = self._folded.get(item, {})
+        self._folded[item] = fold(before or None, line)
+        for kind, when, change, fields in self._changes(before, self._folded[item]):
+            if (item, kind, change) in self._told:
                 continue
-            told.add((item, kind, change))
-            at = _moment(when, item)
+            self._told.add((item, kind, change))
             known = {name: value for name, value in fields.items() if value}
             yield make_event(
-                at, system=System.QUEEN, queue=queue, item=item, kind=kind, change=change, source=source, **known
+                _moment(when, item),
+                system=System.QUEEN,
+                queue=self._queue,
+                item=item,
+                kind=kind,
+                change=change,
+                source=self._source,
+                **known,
             )
+
+
+def _events(lines: Iterable[Raw], folded: EventFold) -> Iterator[Event]:
+    for line in lines:
+        yield from folded.take(line)
 
 
 def _of_message(before: Raw, after: Raw) -> Iterator[_Change]:

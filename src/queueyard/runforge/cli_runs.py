@@ -24,6 +24,7 @@ from queueyard.runforge.calls import Call, common, say
 @click.option("--policy", metavar="NAME", help="fair, or contract-v1 for the literal steps of the contract.")
 @click.option("--job-timeout", metavar="TIME", help="End an attempt that takes longer.  [default: no limit]")
 @click.option("--grace", metavar="TIME", help="How long to wait for running jobs when asked to stop.  [default: 60s]")
+@click.option("--executor", metavar="NAME", help="panqueue: workers on other machines run them.  [default: local]")
 @click.option("--on-group-end", metavar="COMMAND", help="Start this when a group has ended; it is not a shell.")
 @click.option("--pass-env", metavar="NAMES", help="Give runs these variables although they look like secrets.")
 @common
@@ -34,6 +35,7 @@ def daemon(
     policy: str | None,
     job_timeout: str | None,
     grace: str | None,
+    executor: str | None,
     on_group_end: str | None,
     pass_env: str | None,
 ) -> None:
@@ -52,6 +54,7 @@ def daemon(
         "policy": policy,
         "job_timeout_s": seconds(job_timeout),
         "shutdown_grace_s": seconds(grace),
+        "executor": executor,
         "on_group_end": on_group_end,
         "pass_env": pass_env,
     }

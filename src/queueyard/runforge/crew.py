@@ -95,6 +95,7 @@ class Crew:
                 group_id=job.group_id,
                 attempt=job.attempt,
                 gpu=gpu,
+                executor=self._settings.executor,
             )
         except _FAULTS_OF_ONE_RUN as fault:
             self._finish(job, ended(job, JobState.FAILED, at=self._at(), error=str(fault)))

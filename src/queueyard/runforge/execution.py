@@ -29,6 +29,7 @@ from queueyard.runforge.run_files import (
     write_log,
     write_result,
 )
+from queueyard.runforge.settings import LOCAL
 from queueyard.runforge.spawn import Process, spawn
 from queueyard.runforge.tokens import Stage, stage
 
@@ -69,6 +70,8 @@ class Launch:
     #: from the request; None where it sets no limit
     timeout_s: float | None
     is_command: bool
+    #: words before argv of what carries the run elsewhere and ends as it does; empty where it is started here
+    carrier: list[str] = field(default_factory=list)
     #: which attempt of which job writes the result; empty outside the queue
     ticket: Raw = field(default_factory=dict)
 
@@ -96,6 +99,7 @@ def prepare(
     attempt: int = 1,
     gpu: str | None = None,
     folder: str | None = None,
+    executor: str = LOCAL,
 ) -> Launch:
     """Read the request of a run. MissingFiles, InvalidRequest and UnsafePath concern this run alone."""
     folder = folder or str(workspace.run_folder(run_id))
@@ -121,8 +125,17 @@ def prepare(
         env=env,
         timeout_s=request.get("timeout_s"),
         is_command=is_command,
+        carrier=carrier_words(executor),
         ticket={} if job_id is None else {"job_id": job_id, "attempt": attempt},
     )
+
+
+def carrier_words(executor: str) -> list[str]:
+    """What is put before the program of a run; its environment says which run it is."""
+    if executor == LOCAL:
+        return []
+    beside = os.path.join(os.path.dirname(sys.executable), "queueyard")  # noqa: PTH118, PTH120  on the way of every start
+    return [beside if os.access(beside, os.X_OK) else "queueyard", "bridge", "executor", executor, "--"]
 
 
 def training_argv(workspace: Workspace, folder: str) -> list[str]:
@@ -154,7 +167,7 @@ def begin(launch: Launch) -> tuple[Process, int]:
     try:
         if launch.is_command:
             write_log(log, stage(Stage.STARTING))
-        return spawn(launch.argv, cwd=launch.cwd, env=launch.env, output=log), log
+        return spawn([*launch.carrier, *launch.argv], cwd=launch.cwd, env=launch.env, output=log), log
     except (OSError, ValueError) as fault:
         failure = _start_failure(launch, fault)
         write_log(log, f"ERROR: {failure}")
@@ -169,7 +182,7 @@ def _start_failure(launch: Launch, fault: OSError | ValueError) -> QueueyardErro
     if not os.path.isdir(launch.cwd):  # noqa: PTH112  text, as everything here
         return LaunchFailed(f"no such folder to run in: {launch.cwd}")
     why = os.strerror(fault.errno) if isinstance(fault, OSError) and fault.errno else str(fault)
-    return LaunchFailed(f"cannot start {launch.argv[0]}: {why}")
+    return LaunchFailed(f"cannot start {(launch.carrier or launch.argv)[0]}: {why}")
 
 
 def conclude(

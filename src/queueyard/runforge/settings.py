@@ -19,6 +19,8 @@ GPU_SLOTS = 1
 SHUTDOWN_GRACE_S = 60.0
 #: between TERM and KILL
 KILL_GRACE_S = 5.0
+#: runs are children of the daemon
+LOCAL = "local"
 
 
 class RunforgeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +40,8 @@ class RunforgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     kill_grace_s: float = KILL_GRACE_S
     #: seconds that a command waits for another one that writes
     lock_timeout_s: float = 10.0
+    #: local, or what carries runs elsewhere: each is then started by `queueyard bridge executor NAME`
+    executor: str = LOCAL
     #: words of a command that is started when a group has ended
     on_group_end: tuple[str, ...] = ()
     #: variables that runs get although their names look like secrets (HF_TOKEN, WANDB_API_KEY)

@@ -142,6 +142,9 @@ class Model:
 
     # --- scripts -----------------------------------------------------------------------------------------------------
 
+    def _schedule_due(self, k: dict[str, bytes], a: list[bytes]) -> Any:
+        return [self._now_ms(), -1, []]
+
     def _add(self, k: dict[str, bytes], a: list[bytes]) -> Any:
         mode = self.fields(k["meta"]).get(b"mode")
         if mode and mode != b"global":
@@ -217,6 +220,7 @@ class Model:
         stride = 2 + keyed + (keep == b"1")
         refused: list[int] = []
         freed: list[bytes] = []
+        gone: list[bytes] = []
         done = 0
         for place, at in enumerate(range(8, len(a), stride), 1):
             job_id, token = a[at], a[at + 1]
@@ -236,7 +240,10 @@ class Model:
                 self._hset(key, status="completed", finishedAt=self._now_ms(), **more)
                 self._zadd(k["completed"], job_id, self._now_ms())
             else:
-                self.data.pop(key, None)
+                gone.append(key)
+        # As the script does: hashes go when all tokens have been looked at.
+        for key in gone:
+            self.data.pop(key, None)
         for one in freed:
             self._release(k, one)
         self._place_in_order(k, [one for one in freed if self._may_run(k, one)])

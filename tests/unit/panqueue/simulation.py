@@ -108,6 +108,10 @@ class SimulatedAsker:
         if world.is_away or world.chance.random() < world.loss:
             raise ServerUnreachable("lost on the way there")
         if ask.script is None:
+            if ask.arguments[0] == "EXISTS":
+                return ask.parse(0)
+            if ask.arguments[0] == "HMGET":
+                return ask.parse([None] * (len(ask.arguments) - 2))
             return ask.parse(b"maxmemory_policy:noeviction\r\n")
         reply = world.model.run(ask.script, ask.keys, ask.arguments)
         await asyncio.sleep(world.delay())

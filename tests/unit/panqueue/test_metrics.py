@@ -8,7 +8,7 @@ from queueyard.panqueue.records import Counts, Mode
 
 def counts(queue: str, **fields: object) -> Counts:
     told: dict[str, object] = dict.fromkeys(
-        ("waiting", "active", "completed", "failed", "delayed", "keys", "events", "overdue"), 0
+        ("waiting", "active", "completed", "failed", "delayed", "held", "keys", "events", "overdue"), 0
     )
     told |= dict.fromkeys(("limit", "key_concurrency", "events_kept", "oldest_ms"))
     return Counts(queue=queue, mode=Mode.GLOBAL, paused=False, **(told | fields))  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from queueyard.panqueue import errors
 SURFACE = {
     *("AddedJob", "BackoffRule", "Callbacks", "Counts", "Job", "JobRecord", "JobState", "Keep", "LeaseLost", "Limit"),
     *("Mode", "PanqueueError", "Queue", "QueueClient", "QueueHandle", "Stopped", "SyncQueueClient", "Tasks"),
+    *("CatchUp", "ChildResult", "Dedup", "FlowJob", "OnFailure", "Rate", "Schedule", "TryAgain", "chain", "group"),
     *("Unrecoverable", "Worker", "WorkerPool", "WorkerSettings"),
 }
 

@@ -18,6 +18,7 @@ from queueyard.runforge.execution import (
     LaunchFailed,
     Outcome,
     begin,
+    carrier_words,
     conclude,
     environment_for_runs,
     outcome_told,
@@ -259,3 +260,11 @@ def test_the_identity_of_a_child_is_known_until_it_was_waited_for(
     assert child.wait() == -9
     os.close(log)
     assert child.identity.started == "unknown"
+
+
+def test_a_run_is_carried_elsewhere_only_where_that_is_asked_for() -> None:
+    assert carrier_words("local") == []
+
+    program, *words = carrier_words("panqueue")
+    assert Path(program).name == "queueyard"
+    assert words == ["bridge", "executor", "panqueue", "--"]

