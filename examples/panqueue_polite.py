@@ -42,8 +42,8 @@ async def main(url: str) -> None:
     async with QueueClient(url) as client:
         queue = client.queue(calls)
         async with Worker(calls, call, url=url, concurrency=20):
-            for customer in ("ada", "ben"):
-                await queue.add_many(range(8), key=lambda _, customer=customer: customer)
+            await queue.add_many(range(8), key=lambda _: "ada")
+            await queue.add_many(range(8), key=lambda _: "ben")
             again = await queue.add(99, key="cleo", dedup=Dedup("cleo's only call"), delay_ms=60_000)
             double = await queue.add(99, key="cleo", dedup=Dedup("cleo's only call"), delay_ms=60_000)
             await done.wait()

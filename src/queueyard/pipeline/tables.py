@@ -6,6 +6,7 @@ is sound because nobody here ever writes deletion vectors.
 
 from __future__ import annotations
 
+from functools import reduce
 import json
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
@@ -15,6 +16,7 @@ from deltalake.transaction import AddAction
 import msgspec
 import pyarrow.fs
 import pyarrow.parquet
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -22,9 +24,9 @@ from queueyard.kernel.ids import new_ulid
 from queueyard.pipeline.delta import DeltaLog, now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from queueyard.pipeline.delta import File
     from queueyard.pipeline.schemas import TableSpec
@@ -53,8 +55,13 @@ class Table:
     def read(self, keep: Callable[[File], bool] = lambda _: True) -> DataFrame:
         """What is committed; only files that `keep` likes. Empty where there is no table."""
         files = [file.path for file in self.log.files() if keep(file)]
-        if not files:
-            return self._spark.createDataFrame([], self.spec.schema)
+        # Spark wants all paths of one read to have the same folders, and whoever compacts makes none for a write.
+        ours = [file for file in files if file.startswith("write=")]
+        theirs = [file for file in files if not file.startswith("write=")]
+        frames = [self._read(some) for some in (ours, theirs) if some]
+        return reduce(DataFrame.unionByName, frames) if frames else self._spark.createDataFrame([], self.spec.schema)
+
+    def _read(self, files: Sequence[str]) -> DataFrame:
         return (
             self._spark.read.schema(self.spec.schema)
             .option("basePath", self.address)
