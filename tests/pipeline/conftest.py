@@ -44,12 +44,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A local session on two cores. Without Spark or Java the test is skipped, and in CI it fails."""
-    from queueyard.pipeline.session import Spark, start
+    from queueyard.pipeline.session import Spark, fit, start
 
     try:
-        session = start(Spark(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}))
+        session = start(Spark(master="local[2]"))
     except (SparkMissing, JavaMissing) as fault:
         _do_without(f"{fault}. {fault.hint}")
+    fit(session, rows=0)
     yield session
     session.stop()
 

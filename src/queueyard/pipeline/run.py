@@ -18,6 +18,7 @@ from queueyard.pipeline.bronze.records import records_of
 from queueyard.pipeline.errors import TablesDisagree
 from queueyard.pipeline.gold.refresh import refresh
 from queueyard.pipeline.quality import check
+from queueyard.pipeline.session import fit
 from queueyard.pipeline.silver.build import build
 from queueyard.pipeline.sources.positions import plan
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 #: how much one batch takes from growing files
 BATCH_BYTES = 1 << 30
+_ROW_BYTES = 250
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +64,7 @@ def run(
             advance("reading")
             found = plan(places, house.lines.log.note(), most_bytes=batch_bytes)
             is_all = found.is_all
+            fit(house.spark, rows=house.events.log.rows() + found.bytes // _ROW_BYTES)
             if found.reads:
                 done.append(take(house, found))
             build(house, advance=advance)

@@ -55,6 +55,16 @@ _LOOPBACK = "127.0.0.1"
 _LOOPBACK_CONF = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
 
 
+#: Below this, a batch is mostly planning and compiling, and no plan is bad.
+_FEW_ROWS = 500_000
+_FOR_FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
 class Spark(msgspec.Struct, frozen=True, kw_only=True):
     """How a session is started."""
 
@@ -91,6 +101,19 @@ def start(how: Spark) -> SparkSession:
         session.sparkContext.setLogLevel("ERROR")
     _register_sources(session)
     return session
+
+
+def fit(session: SparkSession, *, rows: int) -> None:
+    """Set the session up for tables of about so many rows: few take half the time without compiled plans."""
+    cores = os.cpu_count() or 2
+    many = {
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.codegen.factoryMode": "FALLBACK",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.shuffle.partitions": str(2 * cores),
+    }
+    for name, value in (_FOR_FEW_ROWS if rows < _FEW_ROWS else many).items():
+        session.conf.set(name, value)
 
 
 def _connected(how: Spark) -> SparkSession:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from queueyard.pipeline.compaction import compact
 from queueyard.pipeline.run import BATCH_BYTES, alone, freshen, take
+from queueyard.pipeline.session import fit
 from queueyard.pipeline.silver.build import build
 from queueyard.pipeline.sources.positions import plan
 
@@ -42,6 +43,7 @@ def watch(
     work; a fault of either loop ends both and is raised.
     """
     with alone(house):
+        fit(house.spark, rows=house.events.log.rows())
         builder = _Builder(house, built, on_fault=lifecycle.ask_to_stop)
         builder.start()
         try:
