@@ -64,11 +64,6 @@ def make_history(root: Path) -> None:
     past = root.with_name("past")
     script = Path(sys.executable).with_name("queueyard")
     subprocess.run([script, "pipeline", "generate", str(past), "--events", EVENTS], check=True)
-    places = [(System.QUEEN, "queen"), (System.RUNFORGE, "runforge"), (System.JJQ, "jjq")]
-    places += [(System.OPS, "ops"), (System.OPS, "ops-client")]
-    (past / "queueyard.toml").write_text(
-        "".join(f'[[place]]\nsystem = "{system}"\nat = "{name}"\n' for system, name in places), encoding="utf-8"
-    )
     home = root / ".queueyard" / "pipeline"
     subprocess.run([script, "pipeline", "run", "--yard", str(past), "--home", str(home)], check=True)
 

@@ -312,12 +312,19 @@ def report(call: Call, folder: str | None) -> None:
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same histories.")
 @json_option
 def generate(folder: str, events: int, seed: int, as_json: bool) -> None:
-    """Write made-up histories of all five systems in their own formats: for trying out, tests and measuring."""
+    """Write made-up histories of all five systems in their own formats: for trying out, tests and measuring.
+
+    The folder is a yard of all but panqueue, whose entries only a server can hold.
+    """
     import msgspec  # noqa: PLC0415
 
     from queueyard.pipeline.generator import generate as generate_histories  # noqa: PLC0415
+    from queueyard.yard.places import add, place_at  # noqa: PLC0415
 
     made = generate_histories(Path(folder), events=events, seed=seed, workers=os.cpu_count() or 1)
+    root = Path(folder).resolve()
+    for system, name in made.places:
+        add(root, place_at(system, name, cwd=root))
     out = Output(as_json=as_json)
     if as_json:
         out.data(msgspec.to_builtins(made))

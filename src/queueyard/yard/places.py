@@ -10,7 +10,6 @@ stands, is found without being listed. This file only knows names and addresses:
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 import tomllib
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from queueyard.kernel.atomic import read_document, replace_file
-from queueyard.kernel.errors import QueueyardError
+from queueyard.kernel.errors import QueueyardError, explaining
 from queueyard.kernel.events import System
 from queueyard.kernel.locks import FileLock
 
@@ -157,15 +156,12 @@ def _is_there(at: str, sign: str) -> bool:
     return Path(at, sign).is_dir() or Path(at).name == sign
 
 
-@contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    """Nobody else changes the list meanwhile. The lock file goes with its holder: a yard is somebody's repository."""
-    lock = FileLock(root / f".{YARD_FILE}.lock", timeout_s=_LOCK_TIMEOUT_S)
-    with lock:
-        try:
-            yield
-        finally:
-            lock.path.unlink(missing_ok=True)
+def _locked(root: Path) -> FileLock:
+    """Nobody else changes the list meanwhile. The lock stays where it is: who waits for it holds it by its name."""
+    folder = root / ".queueyard"
+    with explaining("write", folder):
+        folder.mkdir(exist_ok=True)
+    return FileLock(folder / "places.lock", timeout_s=_LOCK_TIMEOUT_S)
 
 
 def _save(root: Path, places: list[Place]) -> None:

@@ -29,6 +29,14 @@ _WRITERS: dict[System, Callable[[Path, int, Random], list[StreamCount]]] = {
 #: how many of a hundred lines
 _SHARES = {System.QUEEN: 30, System.RUNFORGE: 10, System.PANQUEUE: 30, System.JJQ: 10, System.OPS: 20}
 
+_FOLDERS = (
+    (System.QUEEN, "queen"),
+    (System.RUNFORGE, "runforge"),
+    (System.JJQ, "jjq"),
+    (System.OPS, "ops"),
+    (System.OPS, "ops-client"),
+)
+
 
 class FolderInUse(PipelineError):
     """There is something in the folder; two histories would be mixed."""
@@ -41,6 +49,11 @@ class Generated(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     #: by stream
     streams: tuple[StreamCount, ...]
+
+    @property
+    def places(self) -> list[tuple[System, str]]:
+        """Where each history stands below the folder; panqueue's entries are for a server, and stand in none."""
+        return [(system, name) for system, name in _FOLDERS if (self.folder / name).is_dir()]
 
     @property
     def lines(self) -> int:
