@@ -14,6 +14,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, CommitProperties, Transaction, create_table_with_add_actions
 import msgspec
+import pyarrow.fs
+import pyarrow.parquet
 
 from queueyard.kernel.clock import SYSTEM_CLOCK
 from queueyard.pipeline.errors import TableTooNew
@@ -81,8 +83,7 @@ class DeltaLog:
     def read_rows(self) -> list[dict[str, Any]]:
         """Every row; for small tables that people look at."""
         log = self._open()
-        found: list[dict[str, Any]] = [] if log is None else log.to_pyarrow_table().to_pylist()
-        return found
+        return [] if log is None else [row for file in log.file_uris() for row in _rows_of(file)]
 
     def committed_at(self) -> str | None:
         """When the last commit was made: RFC 3339, or None where there is none."""
@@ -163,6 +164,15 @@ class DeltaLog:
 
     def _too_new(self, why: str) -> TableTooNew:
         return TableTooNew(f"cannot use {self.address}: {why}", hint="Type: pip install --upgrade queueyard")
+
+
+def _rows_of(file: str) -> list[dict[str, Any]]:
+    system, path = pyarrow.fs.FileSystem.from_uri(file)
+    # Without threads: some that still read ahead when the process ends make it abort. The folder of a write is named
+    # like a partition, and is none.
+    table = pyarrow.parquet.read_table(path, filesystem=system, partitioning=None, use_threads=False, pre_buffer=False)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
 
 
 def now_ms() -> int:
