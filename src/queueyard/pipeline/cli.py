@@ -110,7 +110,8 @@ def main() -> None:
 def run(call: Call, watch: bool) -> None:
     """Read what is new in every place of the yard, bring all tables up to date, and stop.
 
-    With --watch, new records are in bronze within a second, and the tables below follow as fast as Spark builds them.
+    With --watch, new records go to bronze as soon as they are seen, and the tables below follow as fast as Spark builds
+    them.
     """
     if watch:
         _watch(call)

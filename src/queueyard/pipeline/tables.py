@@ -39,10 +39,6 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
 
 
-#: what a batch commits that has no rows for a table
-NOTHING = Written(files=[], rows=0)
-
-
 class Table:
     """One table below the pipeline's home, which is a folder or any address that Spark and delta-rs both know."""
 

@@ -1,8 +1,8 @@
 """Goes on with what is new as it comes: bronze at once, silver and gold behind it.
 
-Two loops share one session. One looks for new records and commits them to bronze, which is over in less than a second;
-the other builds what the tables below lack, however many batches came meanwhile. Each table knows how far it has come,
-so a kill between any two steps is gone on with by the next run.
+Two loops share one session. One looks for new records and commits them to bronze, which is soon over; the other builds
+what the tables below lack, however many batches came meanwhile. Each table knows how far it has come, so a kill between
+any two steps is gone on with by the next run.
 """
 
 from __future__ import annotations

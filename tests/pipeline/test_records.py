@@ -1,0 +1,40 @@
+"""Whether tasks read or the driver does, the records are the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queueyard.kernel.events import System
+from queueyard.pipeline.bronze import records
+from queueyard.pipeline.generator import generate
+from queueyard.pipeline.session import fit
+from queueyard.pipeline.sources.positions import plan
+from queueyard.yard.places import Place
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    import pytest
+
+
+def test_tasks_read_what_the_driver_reads(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = generate(tmp_path / "histories", events=500, seed=3)
+    places = [Place(system=system, at=str(made.folder / name)) for system, name in made.places]
+    found = plan(places, {}, most_bytes=1 << 30)
+    assert {System.QUEEN, System.RUNFORGE, System.JJQ, System.OPS} == {place.system for place in places}
+    assert 0 < found.bytes < records.FEW_BYTES
+
+    by_driver = sorted(map(str, records.records_of(spark, found).collect()))
+    monkeypatch.setattr(records, "FEW_BYTES", 0)
+    by_tasks = sorted(map(str, records.records_of(spark, found).collect()))
+
+    assert by_driver == by_tasks != []
+
+
+def test_a_session_is_fitted_to_many_rows_and_back(spark: SparkSession) -> None:
+    fit(spark, rows=10_000_000)
+    many = spark.conf.get("spark.sql.adaptive.enabled")
+    fit(spark, rows=0)
+
+    assert (many, spark.conf.get("spark.sql.adaptive.enabled")) == ("true", "false")
