@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 START_TIMEOUT_S = 180.0
-_HOME = Path(pyspark.__file__).parent
+HOME = Path(pyspark.__file__).parent
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 @contextmanager
-def connect_server(folder: Path) -> Iterator[str]:
-    """A Connect server with a local session; gives its address for `--remote`."""
+def connect_server(folder: Path, *, master: str = "local[2]") -> Iterator[str]:
+    """A Connect server, with a local session or on a cluster; gives its address for `--remote`."""
     conf = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
@@ -38,7 +38,7 @@ def connect_server(folder: Path) -> Iterator[str]:
         "spark.sql.shuffle.partitions": "2",
     }
     words = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    command = ("org.apache.spark.deploy.SparkSubmit", "--class", _CONNECT, "--master", "local[2]", *words)
+    command = ("org.apache.spark.deploy.SparkSubmit", "--class", _CONNECT, "--master", master, *words)
     with _Java(folder / "connect.log", *command, "spark-internal") as server:
         yield f"sc://127.0.0.1:{server.wait_for(r'Spark Connect server started at: [^ ]+:([0-9]+)')}"
 
@@ -69,8 +69,8 @@ class _Java:
         with log.open("wb") as stream:
             # `spark-class` becomes the Java process itself, so this is the one to end.
             self._process = subprocess.Popen(
-                [_HOME / "bin" / "spark-class", *command],
-                env=_environment(),
+                [HOME / "bin" / "spark-class", *command],
+                env=spark_environment(),
                 cwd=log.parent,
                 stdout=stream,
                 stderr=stream,
@@ -100,10 +100,11 @@ class _Java:
         return self._log.read_text(errors="replace")
 
 
-def _environment() -> dict[str, str]:
+def spark_environment() -> dict[str, str]:
+    """What the programs of the package need to know."""
     return os.environ | {
         "JAVA_HOME": str(find_java(os.environ)),
-        "SPARK_HOME": str(_HOME),
+        "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
     }

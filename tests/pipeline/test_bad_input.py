@@ -75,7 +75,7 @@ def test_records_of_a_wrong_shape_are_told_from_sound_ones(spark: SparkSession) 
     newer = json.dumps(_EVENT | {"colour": "green", "data": {"deep": [1, {"er": None}]}})
     records = lines(spark, "jjq.events", *wrong, json.dumps(_EVENT), newer).drop("batch", "ingested_at")
 
-    found = {row["raw"]: row["reason"] for row in records.transform(judged).collect()}
+    found = {row["raw"]: row["reason"] for row in records.transform(judged, ["jjq.events"]).collect()}
 
     assert found == {**wrong, json.dumps(_EVENT): None, newer: None}
 

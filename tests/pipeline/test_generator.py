@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from hashlib import sha256
 from itertools import pairwise
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from queueyard.pipeline.generator.panqueue import load
 from queueyard.queen.records import Assignment, Message, Reservation, decode_record, is_migration
 from queueyard.runforge.groups import fault_of
 from queueyard.runforge.records import JobState, decode_queue, decode_raw
+from scripts import run_script
 from servers import fresh_id, shared_server
 
 if TYPE_CHECKING:
@@ -360,3 +362,13 @@ def test_arrivals_come_by_day_and_in_bursts() -> None:
     assert by_hour[10] > 4 * by_hour[3]
     assert max(per_minute.values()) > 20
     assert times == sorted(times)
+
+
+def test_the_command_tells_a_machine_what_it_has_made(tmp_path: Path) -> None:
+    done = run_script("queueyard", "pipeline", "generate", "play", "--events", "500", "--json", cwd=tmp_path)
+
+    told = json.loads(done.stdout)
+    assert done.code == 0
+    assert told["folder"] == "play"
+    assert sum(stream["lines"] for stream in told["streams"]) >= 500
+    assert (tmp_path / "play" / "queueyard.toml").exists()

@@ -109,8 +109,10 @@ def test_what_is_known_or_told_twice_is_left_out(spark: SparkSession) -> None:
     )
     known = events.of_entries(lines(spark, "panqueue.events", {"id": "2-0", "kind": "queued", "item": "b"}))
 
-    found = events.distinct(told, known, batch=5)
+    once = events.distinct(told, batch=5)
+    found = events.unknown_ones(once, known)
 
+    assert [row["id"] for row in events.known_ones(once, known).collect()] == [row["id"] for row in known.collect()]
     assert sorted((row["item"], row["batch"], str(row["day"])) for row in found.collect()) == [
         ("a", 5, "1970-01-01"),
         ("c", 5, "1970-01-01"),

@@ -179,7 +179,7 @@ class TestTheEventsOfAQueueFile:
         (yard.queue_folder / "queue.json").write_text('{"kind": "execution_queue"}')
         other = lines_of(spark, yard, with_journal=False)
 
-        assert [row["reason"] for row in judged(sound.union(other)).collect()] == [None, "no jobs"]
+        assert [row["reason"] for row in judged(sound.union(other), ["runforge.queue"]).collect()] == [None, "no jobs"]
 
     def test_what_the_journal_tells_too_has_the_same_ids_and_is_told_once(
         self, spark: SparkSession, yard: Yard

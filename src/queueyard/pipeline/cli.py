@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from queueyard.pipeline.bronze.ingest import Ingested
     from queueyard.pipeline.settings import PipelineSettings
+    from queueyard.pipeline.status import Status
     from queueyard.pipeline.warehouse import Warehouse
     from queueyard.yard.places import Yard
 
@@ -48,13 +49,24 @@ class Call:
         self.home = home_of(self.settings, Path(self.yard.root))
 
     @contextmanager
-    def warehouse(self) -> Iterator[Warehouse]:
-        """All tables, with a session; the first line is on the screen before Spark starts."""
+    def warehouse(self, *, reads: bool = False) -> Iterator[Warehouse]:
+        """All tables, with a session that fits them, and what is new if it `reads` that.
+
+        The first line is on the screen before Spark starts.
+        """
         self.out.note("starting Spark ...")
-        from queueyard.pipeline.session import Spark, start  # noqa: PLC0415
+        from queueyard.pipeline.session import Spark, require_packages, start  # noqa: PLC0415
+
+        require_packages()
+        from queueyard.pipeline.size import rows_ahead, rows_of  # noqa: PLC0415
 
         session = start(
-            Spark(master=self.settings.master, remote=self.settings.remote, driver_memory=self.settings.memory)
+            Spark(
+                master=self.settings.master,
+                remote=self.settings.remote,
+                driver_memory=self.settings.memory,
+                rows=rows_ahead(self.home, self.yard.places) if reads else rows_of(self.home),
+            )
         )
         from queueyard.pipeline.failures import explained  # noqa: PLC0415
         from queueyard.pipeline.warehouse import Warehouse  # noqa: PLC0415
@@ -116,7 +128,7 @@ def run(call: Call, watch: bool) -> None:
     if watch:
         _watch(call)
         return
-    with call.warehouse() as house:
+    with call.warehouse(reads=True) as house:
         from queueyard.pipeline.run import run as run_pipeline  # noqa: PLC0415
 
         with call.out.progress("pipeline", 0) as bar:
@@ -135,7 +147,7 @@ def _watch(call: Call) -> None:
     from queueyard.kernel.lifecycle import Lifecycle  # noqa: PLC0415
 
     lifecycle = Lifecycle()
-    with lifecycle.on_signals(), call.warehouse() as house:
+    with lifecycle.on_signals(), call.warehouse(reads=True) as house:
         from queueyard.pipeline.watch import watch  # noqa: PLC0415
 
         def told(batch: Ingested) -> None:
@@ -204,36 +216,53 @@ def compact(call: Call) -> None:
 @main.command(epilog=examples("queueyard pipeline status", "queueyard pipeline status --json"))
 @common
 def status(call: Call) -> None:
-    """Say how far each source was read, and what is in each table. Starts no Spark."""
+    """Say how far each source was read, and what is in each table. Starts no Spark.
+
+    Servers have five seconds to answer; of one that does not, that is said.
+    """
     import msgspec  # noqa: PLC0415
 
     from queueyard.pipeline.names import TABLE_NAMES  # noqa: PLC0415
-    from queueyard.pipeline.sources.looking import look  # noqa: PLC0415
-    from queueyard.pipeline.sources.places import origins_of  # noqa: PLC0415
     from queueyard.pipeline.status import status as status_of  # noqa: PLC0415
 
-    found = status_of(call.home, TABLE_NAMES, look(origins_of(call.yard.places)))
+    found = status_of(call.home, TABLE_NAMES, call.yard.places, environment=os.environ)
+    behind = {"behind_bytes": found.behind_bytes, "behind_entries": found.behind_entries}
     if call.as_json:
-        call.out.data({**msgspec.to_builtins(found), "behind_bytes": found.behind_bytes})
+        call.out.data({**msgspec.to_builtins(found), **behind})
         return
-    call.out.table(
+    _print_status(call.out, found)
+
+
+def _print_status(out: Output, found: Status) -> None:
+    out.table(
         ("TABLE", "ROWS", "BATCH", "COMMITTED"),
         [(one.name, one.rows, one.batch if one.batch >= 0 else None, one.committed_at) for one in found.tables],
     )
     if found.sources:
-        call.out.text()
-        call.out.table(
+        out.text()
+        out.table(
             ("SOURCE", "READ BYTES", "BEHIND BYTES", "FILE"),
             [(one.stream, one.read_bytes, one.behind_bytes, one.path) for one in found.sources],
         )
+    if found.servers:
+        out.text()
+        out.table(
+            ("SOURCE", "QUEUE OR SPACE", "READ UP TO", "BEHIND ENTRIES", "SERVER"),
+            [(one.stream, one.name, one.read, one.behind_entries, one.place) for one in found.servers],
+        )
     if found.violations:
-        call.out.text()
-        call.out.table(
+        out.text()
+        out.table(
             ("BROKEN RULE", "TABLE", "ROWS", "BATCH", "FOR EXAMPLE"),
             [(one.rule, one.table, one.rows, one.batch, one.examples[0]) for one in found.violations],
         )
-    if found.behind_bytes:
-        call.out.note(f"{found.behind_bytes} bytes are new; to read them: queueyard pipeline run")
+    for one in found.servers:
+        if one.fault:
+            out.note(one.fault)
+    new = {"bytes": found.behind_bytes, "entries": found.behind_entries}
+    told = " and ".join(f"{count} {unit}" for unit, count in new.items() if count)
+    if told:
+        out.note(f"{told} are new; to read them: queueyard pipeline run")
 
 
 @main.command(epilog=examples("queueyard pipeline explain", "queueyard pipeline explain fairness"))
@@ -328,7 +357,7 @@ def generate(folder: str, events: int, seed: int, as_json: bool) -> None:
         add(root, place_at(system, name, cwd=root))
     out = Output(as_json=as_json)
     if as_json:
-        out.data(msgspec.to_builtins(made))
+        out.data(msgspec.to_builtins(made, enc_hook=str))
     else:
         out.table(
             ("STREAM", "LINES", "SOUND", "CORRUPT", "DUPLICATES"),

@@ -20,6 +20,7 @@ from queueyard.pipeline.gold.refresh import refresh
 from queueyard.pipeline.quality import check
 from queueyard.pipeline.session import fit
 from queueyard.pipeline.silver.build import build
+from queueyard.pipeline.size import rows_of
 from queueyard.pipeline.sources.positions import plan
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 #: how much one batch takes from growing files
 BATCH_BYTES = 1 << 30
-_ROW_BYTES = 250
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ def run(
             advance("reading")
             found = plan(places, house.lines.log.note(), most_bytes=batch_bytes)
             is_all = found.is_all
-            fit(house.spark, rows=house.events.log.rows() + found.bytes // _ROW_BYTES)
+            fit(house.spark, rows=rows_of(house.home, found))
             if found.reads:
                 done.append(take(house, found))
             build(house, advance=advance)
@@ -92,7 +92,14 @@ def alone(house: Warehouse) -> Iterator[None]:
 def take(house: Warehouse, found: Plan) -> Ingested:
     """Commit what a plan names as the next batch of bronze."""
     records = records_of(house.spark, found)
-    return ingest(records, house.lines, house.quarantine, batch=house.lines.log.batch() + 1, positions=found.note)
+    return ingest(
+        records,
+        house.lines,
+        house.quarantine,
+        batch=house.lines.log.batch() + 1,
+        positions=found.note,
+        streams=found.streams,
+    )
 
 
 def freshen(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None) -> None:

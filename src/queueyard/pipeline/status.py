@@ -1,4 +1,4 @@
-"""How far the pipeline is: rows, quarantine and what each source still has. Needs no Spark and no Java."""
+"""How far the pipeline is: rows, broken rules and what each source still has. Needs no Spark and no Java."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import msgspec
 
 from queueyard.pipeline.delta import DeltaLog
 from queueyard.pipeline.expectations import sentence_of
+from queueyard.pipeline.lag import ServerState, servers
+from queueyard.pipeline.sources.looking import look
+from queueyard.pipeline.sources.places import origins_of
 from queueyard.pipeline.sources.spans import Mark, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from queueyard.pipeline.sources.spans import Seen
+    from queueyard.yard.places import Place
 
 _BRONZE = "bronze/lines"
 _VIOLATIONS = "quality/violations"
@@ -62,33 +65,47 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     home: str
     tables: list[TableState]
     sources: list[SourceState]
+    servers: list[ServerState]
     violations: list[Violation]
 
     @property
     def behind_bytes(self) -> int:
         return sum(source.behind_bytes for source in self.sources)
 
+    @property
+    def behind_entries(self) -> int:
+        """As far as servers say."""
+        return sum(server.behind_entries or 0 for server in self.servers)
 
-def status(home: str, names: Sequence[str], files: Sequence[Seen]) -> Status:
-    """What the logs of the tables say, against the files as they stand."""
-    positions = DeltaLog(f"{home}/{_BRONZE}").note().get("lines", {})
-    marks = msgspec.convert(positions, dict[str, Mark])
-    spans, _ = plan(marks, files, most_bytes=_EVERYTHING_BYTES)
-    behind = {span.path: span.end - span.start for span in spans}
+
+def status(home: str, names: Sequence[str], places: Sequence[Place], *, environment: Mapping[str, str]) -> Status:
+    """What the logs of the tables say, against the files as they stand and what servers say.
+
+    SourceFailed for a file or folder that cannot be read; a server that cannot be asked is only told.
+    """
+    note = DeltaLog(f"{home}/{_BRONZE}").note()
     return Status(
         home=home,
         tables=[_table(home, name) for name in names],
-        sources=[
-            SourceState(
-                stream=file.origin.stream,
-                path=file.origin.path,
-                read_bytes=file.end - behind.get(file.origin.path, 0),
-                behind_bytes=behind.get(file.origin.path, 0),
-            )
-            for file in files
-        ],
+        sources=_files(places, msgspec.convert(note.get("lines", {}), dict[str, Mark])),
+        servers=servers(places, note, environment=environment),
         violations=_violations(DeltaLog(f"{home}/{_VIOLATIONS}")),
     )
+
+
+def _files(places: Sequence[Place], marks: Mapping[str, Mark]) -> list[SourceState]:
+    files = look(origins_of(places))
+    spans, _ = plan(marks, files, most_bytes=_EVERYTHING_BYTES)
+    behind = {span.path: span.end - span.start for span in spans}
+    return [
+        SourceState(
+            stream=file.origin.stream,
+            path=file.origin.path,
+            read_bytes=file.end - behind.get(file.origin.path, 0),
+            behind_bytes=behind.get(file.origin.path, 0),
+        )
+        for file in files
+    ]
 
 
 def _table(home: str, name: str) -> TableState:

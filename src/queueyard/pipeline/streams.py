@@ -14,6 +14,8 @@ from queueyard.kernel.events import Kind, System
 from queueyard.pipeline import schemas
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import DataFrame
 
 _UNREADABLE = "_unreadable"
@@ -109,11 +111,12 @@ STREAMS = {
 JOURNALS = ("runforge.events", "jjq.events", "ops.events")
 
 
-def judged(records: DataFrame) -> DataFrame:
-    """The records with `reason`: null for sound ones, else what is wrong."""
+def judged(records: DataFrame, names: Collection[str]) -> DataFrame:
+    """The records with `reason`: null for sound ones, else what is wrong. All are of the streams that are named."""
     # Each record is read once, into a column of its own: a condition reads it anew wherever it names a field.
-    read = {_column(name): F.when(F.col("stream") == name, _readable(stream)) for name, stream in STREAMS.items()}
-    known = [F.when(F.col("stream") == name, _fault_of(stream)) for name, stream in STREAMS.items()]
+    streams = [STREAMS[name] for name in sorted(names) if name in STREAMS]
+    read = {_column(stream.name): F.when(F.col("stream") == stream.name, _readable(stream)) for stream in streams}
+    known = [F.when(F.col("stream") == stream.name, _fault_of(stream)) for stream in streams]
     unknown = F.when(~F.col("stream").isin(*STREAMS), F.lit("unknown stream"))
     # A note that another tool left about its own format is no record, and no fault either.
     is_note = F.get_json_object("raw", "$._migration").isNotNull()

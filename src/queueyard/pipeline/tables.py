@@ -55,15 +55,21 @@ class Table:
         ours = [file for file in files if file.startswith("write=")]
         theirs = [file for file in files if not file.startswith("write=")]
         frames = [self._read(some) for some in (ours, theirs) if some]
-        return reduce(DataFrame.unionByName, frames) if frames else self._spark.createDataFrame([], self.spec.schema)
+        return reduce(DataFrame.unionByName, frames) if frames else self._read([])
 
     def _read(self, files: Sequence[str]) -> DataFrame:
+        if not files:
+            return self._spark.createDataFrame([], self.spec.schema)
         return (
             self._spark.read.schema(self.spec.schema)
             .option("basePath", self.address)
             .parquet(*[f"{self.address}/{file}" for file in files])
             .select(*self.spec.schema.fieldNames())
         )
+
+    def read_written(self, written: Written) -> DataFrame:
+        """What was written and is not committed yet."""
+        return self._read([file.path for file in written.files])
 
     def since(self, batch: int, keep: Callable[[File], bool] = lambda _: True) -> DataFrame:
         """The rows of all batches behind this one; only their files are opened."""

@@ -14,6 +14,7 @@ from queueyard.pipeline.compaction import compact
 from queueyard.pipeline.run import BATCH_BYTES, alone, freshen, take
 from queueyard.pipeline.session import fit
 from queueyard.pipeline.silver.build import build
+from queueyard.pipeline.size import rows_of
 from queueyard.pipeline.sources.positions import plan
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def watch(
     work; a fault of either loop ends both and is raised.
     """
     with alone(house):
-        fit(house.spark, rows=house.events.log.rows())
+        fit(house.spark, rows=rows_of(house.home))
         builder = _Builder(house, built, on_fault=lifecycle.ask_to_stop)
         builder.start()
         try:

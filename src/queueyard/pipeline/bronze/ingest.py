@@ -17,7 +17,7 @@ from queueyard.pipeline.errors import Unbalanced
 from queueyard.pipeline.streams import judged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -33,12 +33,18 @@ class Ingested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ingest(
-    records: DataFrame, lines: Table, quarantine: Table, *, batch: int, positions: Mapping[str, Any]
+    records: DataFrame,
+    lines: Table,
+    quarantine: Table,
+    *,
+    batch: int,
+    positions: Mapping[str, Any],
+    streams: Collection[str],
 ) -> Ingested:
     """Commit one batch. Unbalanced, and nothing committed, if what was read is not what was written."""
     seen = Observation()
     stamped = (
-        records.transform(judged)
+        records.transform(judged, streams)
         .withColumn("ingested_at", F.current_timestamp())
         .withColumn("batch", F.lit(batch).cast("long"))
     )

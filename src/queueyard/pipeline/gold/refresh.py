@@ -15,6 +15,8 @@ from queueyard.pipeline.silver.build import REMADE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql import DataFrame
+
     from queueyard.pipeline.gold import Metric
     from queueyard.pipeline.warehouse import Warehouse
 
@@ -26,7 +28,7 @@ def refresh(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None
     """Bring every gold table to its silver tables; gives the names of those that were made."""
     version = house.events.log.note().get(REMADE)
     stale = [metric for metric in METRICS if _is_stale(house, metric, version)]
-    views = {name: house.view(name).persist() for name in sorted({name for metric in stale for name in metric.needs})}
+    views = {name: _kept(house, name) for name in sorted({name for metric in stale for name in metric.needs})}
 
     def make(metric: Metric) -> None:
         table = house.table(metric.spec)
@@ -46,6 +48,12 @@ def refresh(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None
         for view in views.values():
             view.unpersist()
     return [metric.name for metric in stale]
+
+
+def _kept(house: Warehouse, name: str) -> DataFrame:
+    """A view that is read several times, and merged once; events are merged already, so they are read from files."""
+    view = house.view(name)
+    return view if name == "events" else view.persist()
 
 
 def _is_stale(house: Warehouse, metric: Metric, version: str | None) -> bool:

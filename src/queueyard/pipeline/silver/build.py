@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from queueyard.kernel.ids import new_ulid
 from queueyard.pipeline import schemas
-from queueyard.pipeline.schemas import EVENT, EVENTS
+from queueyard.pipeline.schemas import EVENT
 from queueyard.pipeline.silver import attempts, events, files, folding, items, queen, snapshots
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from queueyard.pipeline.tables import Table
+    from queueyard.pipeline.tables import Table, Written
     from queueyard.pipeline.warehouse import Warehouse
 
 _CHANGES = "ops.changes"
@@ -65,41 +65,38 @@ def remake_events(house: Warehouse, *, first: str, last: str) -> list[str]:
 
     Gives the days that had or have events.
     """
-    lines = house.lines.read().persist()
     upto = house.events.log.batch()
-    wanted = events.distinct(_told(house, lines, after=-1), house.spark.createDataFrame([], EVENTS.schema), batch=upto)
-    try:
-        made = house.events.write(wanted.where(F.col("day").between(first, last)), upto=upto)
-    finally:
-        lines.unpersist()
+    wanted = events.distinct(_told(house, after=-1), batch=upto)
+    made = house.events.write(wanted.where(F.col("day").between(first, last)), upto=upto)
     there = {file.partition["day"] or "" for file in house.events.log.files()}
-    told = {file.partition_values["day"] or "" for file in made.files}
-    days = sorted(day for day in there | told if first <= day <= last)
+    days = sorted(day for day in there | _days(made) if first <= day <= last)
     if days:
         house.events.overwrite(made, only=[("day", "in", days)], note={REMADE: new_ulid()})
     return days
 
 
 def _add_events(house: Warehouse, *, after: int, upto: int) -> None:
-    lines = house.lines.since(after).persist()
-    told = _told(house, lines, after=after).persist()
-    try:
-        days = {str(row["day"]) for row in told.select(F.to_date("at").alias("day")).distinct().collect()}
-        known = house.events.read(lambda file: file.partition["day"] in days)
-        written = house.events.write(events.distinct(told, known, batch=upto), upto=upto)
-        house.events.commit(written, batch=upto)
-    finally:
-        told.unpersist()
-        lines.unpersist()
+    written = house.events.write(events.distinct(_told(house, after=after), batch=upto), upto=upto)
+    days = _days(written)
+    known = house.events.read(lambda file: file.partition["day"] in days)
+    told = house.events.read_written(written)
+    if not events.known_ones(told, known).isEmpty():
+        # Rare, since sources are read once: so only then is everything written a second time.
+        written = house.events.write(events.unknown_ones(told, known), upto=upto)
+    house.events.commit(written, batch=upto)
 
 
-def _told(house: Warehouse, lines: DataFrame, *, after: int) -> DataFrame:
+def _days(written: Written) -> set[str]:
+    return {file.partition_values["day"] or "" for file in written.files}
+
+
+def _told(house: Warehouse, *, after: int) -> DataFrame:
     """What the lines of all batches behind `after` tell; what came before is in the tables."""
     streams = _streams_since(house, after)
-    told = [tell(lines) for stream, tell in _TELLERS.items() if stream in streams]
+    told = [tell(_lines(house, stream, after)) for stream, tell in _TELLERS.items() if stream in streams]
     for stream, (spec, schema, tell_changes) in _FOLDED.items():
         if stream in streams:
-            new = folding.rows_of_lines(lines, stream)
+            new = folding.rows_of_lines(_lines(house, stream, after), stream)
             ids = new.select(*_RECORD_KEY).distinct()
             known = house.table(spec).read().where(F.col("batch") <= after).join(ids, on=_RECORD_KEY, how="left_semi")
             told.append(tell_changes(new, folding.folded(known, schema)))

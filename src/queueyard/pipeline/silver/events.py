@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-__all__ = ["JOURNALS", "distinct", "of_changes", "of_entries", "of_journal", "of_refusals", "union"]
+__all__ = [
+    "JOURNALS",
+    "distinct",
+    "known_ones",
+    "of_changes",
+    "of_entries",
+    "of_journal",
+    "of_refusals",
+    "union",
+    "unknown_ones",
+]
 
 _NAMES = EVENT.fieldNames()
 
@@ -87,15 +97,24 @@ def union(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionByName, frames)
 
 
-def distinct(events: DataFrame, known: DataFrame, *, batch: int) -> DataFrame:
-    """Rows of the table `events`: each event once, and none that is `known`."""
+def distinct(events: DataFrame, *, batch: int) -> DataFrame:
+    """Rows of the table `events`: each event once."""
     return (
         events.dropDuplicates(["id"])
-        .join(known.select("id"), on="id", how="left_anti")
         .withColumn("day", F.to_date("at"))
         .withColumn("batch", F.lit(batch).cast("long"))
         .select(*EVENTS.schema.fieldNames())
     )
+
+
+def known_ones(events: DataFrame, known: DataFrame) -> DataFrame:
+    """The ids that are known already."""
+    return events.select("id").join(known.select("id"), on="id", how="left_semi")
+
+
+def unknown_ones(events: DataFrame, known: DataFrame) -> DataFrame:
+    """The rows of which nothing is known yet."""
+    return events.join(known.select("id"), on="id", how="left_anti")
 
 
 def _of_op(*, at: str, kind: Column, data: Column) -> dict[str, Column]:

@@ -48,6 +48,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     reads: list[Read]
     note: dict[str, Any]
+    #: the formats that occur in it, by name
+    streams: frozenset[str]
     #: whether that is all that was there to see; else the next plan goes on with it
     is_all: bool
     #: about how much that is
@@ -93,6 +95,12 @@ def plan(
     return Plan(
         reads=[Read(format=name, options={option: _text(work), **more}) for name, option, work, more in wanted if work],
         note={**note, **{name: msgspec.to_builtins(known) for name, known in marks.items() if known}},
+        streams=frozenset(
+            [span.stream for span in new_spans]
+            + [snapshot.stream for snapshot in new_snapshots]
+            + ["panqueue.events" for _ in new_entries.ranges]
+            + [f"ops.{one.kind}" for one in new_ranges]
+        ),
         is_all=has_all_lines
         and sum(one.entries for one in new_entries.ranges) < most_entries
         and sum(one.upto - one.after for one in new_ranges) < most_entries,
