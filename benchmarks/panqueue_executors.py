@@ -2,7 +2,8 @@
 
 Run: make bench, or python benchmarks/panqueue_executors.py [ROUNDS]. No server is needed: what is measured is the way
 from the worker to the handler and back. Peers in the same run: a Python that is started for one job and ends; two
-processes that pass the same bytes through a socket pair without any of our code.
+processes that pass the same bytes through a socket pair without any of our code, once with blocking calls and once with
+an event loop at our end, which is what a worker has and the least that it can take.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from queueyard.panqueue.records import KEEP_RESULTS
 if TYPE_CHECKING:
     from queueyard.panqueue.executors.crew import Crew, Executor
 
-_ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+_ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 9
 _JOBS = 1_000
+_TEXT = b"x" * 120
 _QUEUE: Queue[Any, Any] = Queue("bench", keep_completed=KEEP_RESULTS)
 _SETTINGS = PoolSettings(max_jobs=10_000_000)
 
@@ -80,8 +82,8 @@ def _spawned() -> float:
     )
 
 
-def _bare_line() -> float:
-    """Two processes, a socket pair, blocking calls: what the machine itself takes."""
+def _echo() -> socket.socket:
+    """The line to a process that gives back what it gets."""
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         ours.close()
@@ -89,13 +91,48 @@ def _bare_line() -> float:
             theirs.sendall(text)
         os._exit(0)
     theirs.close()
+    return ours
+
+
+def _bare_line() -> float:
+    """Blocking calls: what the machine itself takes."""
+    with _echo() as line:
+        start = time.perf_counter()
+        for _ in range(_JOBS):
+            line.sendall(_TEXT)
+            line.recv(4_096)
+        taken = (time.perf_counter() - start) / _JOBS
+    os.wait()
+    return taken
+
+
+class _Answers(asyncio.BufferedProtocol):
+    """As little as an event loop needs to wait for an answer."""
+
+    answer: asyncio.Future[bytes]
+
+    def __init__(self) -> None:
+        self._piece = memoryview(bytearray(4_096))
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  asyncio's guess
+        return self._piece
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.answer.set_result(bytes(self._piece[:nbytes]))
+
+
+async def _bare_loop() -> float:
+    """The same with an event loop at our end: what asyncio takes."""
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.create_connection(_Answers, sock=_echo())
     start = time.perf_counter()
     for _ in range(_JOBS):
-        ours.sendall(b"x" * 120)
-        ours.recv(4_096)
+        protocol.answer = loop.create_future()
+        transport.write(_TEXT)
+        await protocol.answer
     taken = (time.perf_counter() - start) / _JOBS
-    ours.close()
-    os.wait()
+    transport.abort()
+    await asyncio.to_thread(os.wait)
     return taken
 
 
@@ -103,27 +140,30 @@ async def main() -> None:
     executors = _executors()
     crews = {name: executor.crew(_QUEUE, handle) for name, executor in executors.items()}
     for crew in crews.values():
-        await crew.run(_job())
+        await _round_trip(crew)
     warm: dict[str, list[float]] = {name: [] for name in crews}
     cold: dict[str, list[float]] = {name: [] for name in crews}
-    bare, spawned = [], []
+    line, loop, spawned = [], [], []
     for _ in range(_ROUNDS):
-        bare.append(_bare_line())
+        line.append(_bare_line())
+        loop.append(await _bare_loop())
         spawned.append(_spawned())
         for name, crew in crews.items():
             warm[name].append(await _round_trip(crew))
             cold[name].append(await _first_job(executors[name]))
     for crew in crews.values():
         await crew.close()
-    _tell(warm, cold, statistics.median(bare), statistics.median(spawned))
+    measuring.report("bare line between two processes", statistics.median(line) * 1e6, "us")
+    measuring.report("the same with an event loop at one end", statistics.median(loop) * 1e6, "us")
+    measuring.report("a Python per job", statistics.median(spawned) * 1e3, "ms")
+    _tell(warm, cold, statistics.median(loop), statistics.median(spawned))
 
 
-def _tell(warm: dict[str, list[float]], cold: dict[str, list[float]], bare: float, spawned: float) -> None:
-    measuring.report("bare line between two processes", bare * 1e6, "us")
-    measuring.report("a Python per job", spawned * 1e3, "ms")
+def _tell(warm: dict[str, list[float]], cold: dict[str, list[float]], loop: float, spawned: float) -> None:
     for name, times in warm.items():
         trip = statistics.median(times)
         measuring.report(f"{name}: round trip, warm", trip * 1e6, "us")
+        measuring.report(f"{name}: the same / a bare event loop", trip / loop, "x", at_most=3)
         measuring.report(f"{name}: first job, with its start", statistics.median(cold[name]) * 1e3, "ms")
         measuring.report(f"{name}: a Python per job takes", spawned / trip, "times as long", at_least=50)
     measuring.finish()

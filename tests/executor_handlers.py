@@ -35,6 +35,11 @@ async def add_async(job: Job[Sum]) -> Total:
     return Total(job.payload.a + job.payload.b)
 
 
+def speak_and_add(job: Job[Sum]) -> Total:
+    job.log("adding")
+    return Total(job.step_in_thread("sum", lambda: job.payload.a + job.payload.b))
+
+
 def pid(_: Job[Any]) -> int:
     return os.getpid()
 
@@ -220,6 +225,28 @@ async def speak(job: Job[Any]) -> str:
 def speak_plainly(job: Job[Any]) -> int:
     job.log("hello")
     return job.step_in_thread("work", lambda: 7)
+
+
+def length(job: Job[Any]) -> int:
+    return len(job.payload)
+
+
+#: for handlers and tests in one process
+NOTE_CAME, REPLY_CAME = threading.Event(), threading.Event()
+
+
+def speak_in_a_thread(job: Job[Any]) -> str:
+    """Returns while a thread of it waits for a reply; the next job tells whether that came."""
+    if job.payload == "did it come?":
+        return "yes" if REPLY_CAME.wait(20) else "no"
+
+    def speak() -> None:
+        job.log("hello")
+        REPLY_CAME.set()
+
+    threading.Thread(target=speak).start()
+    NOTE_CAME.wait(20)
+    return "it still speaks"
 
 
 def increment(job: Job[Any]) -> int:

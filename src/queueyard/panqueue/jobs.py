@@ -113,6 +113,8 @@ class Held(Job[P_co], eq=False):
     #: when the lease ends if nobody renews it, on the worker's monotonic clock, seconds
     expires_at: float
     started_at: float
+    #: where it writes down what it says; given by the worker
+    desk: Any = None
     task: asyncio.Task[None] | None = None
     has_begun: bool = False
     #: the handler has ended; what is left is to tell the server
@@ -123,8 +125,6 @@ class Held(Job[P_co], eq=False):
     is_unsure: bool = False
     #: what the handler returned; as JSON where results are kept
     value: Any = None
-    #: where it writes down what it says; given by the worker
-    desk: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,8 +105,9 @@ class Runner:
         try:
             value = await self._call(job)
             # The result of a child is kept for its parent, whatever its own queue keeps.
-            is_kept = self._keeps_results or (job.opts is not None and read_options(job.opts).child)
-            job.value = self._encoded(value) if is_kept else value
+            if self._keeps_results or (job.opts is not None and read_options(job.opts).child):
+                value = self._encoded(value)
+            job.value = value
         except asyncio.CancelledError:
             self._was_cancelled(job)
         except (KeyboardInterrupt, SystemExit):

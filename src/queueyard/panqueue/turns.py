@@ -152,14 +152,12 @@ class Turns:
             self._gone(job)
             return
         desk = self.desk
-        # The first question is cheap, and nearly always enough.
-        plain = job.opts is None and (desk is None or not desk.is_busy)
-        care = None if plain else self.care_for(job, True)
-        if care is None:
+        if job.opts is None and (desk is None or not desk.is_busy):
+            # Nearly always: it said nothing, and nobody waits for what it returned.
             self._done.append(job)
             self._flush_soon()
         else:
-            self._after(care, lambda: self._done.append(job))
+            self._after(self.care_for(job, True), job)
 
     def failed(self, job: Held[Any], error: BaseException) -> None:
         if job.lost:
@@ -171,27 +169,31 @@ class Turns:
             return
         final = isinstance(error, BadPayload | Unrecoverable)
         failure = Failure(job, error, -1 if final else self._delay_of(job, error))
-        care = self.care_for(job, False)
-        if care is None:
-            self._failures.append(failure)
-            self._flush_soon()
-        else:
-            self._after(care, lambda: self._failures.append(failure))
+        self._after(self.care_for(job, False), failure)
 
-    def _after(self, care: Coroutine[Any, Any, None], then: Callable[[], None]) -> None:
-        """Let something be written down first; the lease goes on meanwhile."""
+    def _after(self, care: Coroutine[Any, Any, None] | None, ended: Held[Any] | Failure) -> None:
+        """Let something be written down first, if there is anything; the lease goes on meanwhile."""
+        if care is None:
+            self._note_end(ended)
+            return
 
         async def both() -> None:
             try:
                 await care
             except PanqueueError as fault:
                 self.report("report", fault)
-            then()
-            self._flush_soon()
+            self._note_end(ended)
 
         task = self._loop.create_task(both())
         self._caring.add(task)
         task.add_done_callback(self._caring.discard)
+
+    def _note_end(self, ended: Held[Any] | Failure) -> None:
+        if isinstance(ended, Failure):
+            self._failures.append(ended)
+        else:
+            self._done.append(ended)
+        self._flush_soon()
 
     def given_up(self, job: Held[Any]) -> None:
         self.abandoned.append(job)
@@ -308,8 +310,8 @@ class Turns:
             claimed.opts,
             sent_at + self._lease_s,
             self._loop.time(),
+            self.desk,
         )
-        job.desk = self.desk
         before = self.held.get(job.id)
         if before is not None:
             # Ours until its lease ran out, and now ours again: the first handler must not finish it.

@@ -203,6 +203,7 @@ class Model:
         became_due = self._promote(k, prefix, keyed=keyed) if int(want) > 0 or not keyed else 0
         limit = self.fields(k["concurrency"]).get(b"limit")
         free = int(want) if limit is None else min(int(want), int(limit) - len(self.zset(k["active"])))
+        free = self._affordable(k, free)
         pops = self._pop_keyed if keyed else self._pop
         deadline = self._now_ms() + int(lease)
         taken = pops(k, prefix, free, claimed, token, deadline) if free > 0 else 0
@@ -210,10 +211,19 @@ class Model:
         if taken < int(want) and self._ordered(k["delayed"]):
             first = self._ordered(k["delayed"])[0]
             due = max(1, int(self.zset(k["delayed"])[first]) - self._now_ms())
+        due = self._pay(k, taken, int(want), due)
         left = self.zset(k["k_ready"]) if keyed else self.line(k["waiting"])
         if (became_due or (done and (keyed or limit is not None))) and left:
             self.published(k["notify"], b"")
         return [refused, claimed, due]
+
+    def _affordable(self, _k: dict[str, bytes], free: int) -> int:
+        """How many may be claimed, as far as rates go; there are none here."""
+        return free
+
+    def _pay(self, _k: dict[str, bytes], _taken: int, _want: int, due: int) -> int:
+        """Take what was claimed from the rates; gives when the next turn is due."""
+        return due
 
     def _finish(self, k: dict[str, bytes], a: list[bytes], *, keyed: bool) -> tuple[list[int], int]:
         prefix, keep = a[0], a[5]

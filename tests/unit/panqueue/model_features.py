@@ -1,7 +1,7 @@
 """The model of the scripts behind the features that move jobs: places of their own, priorities, cancelling, flows.
 
-As `model.py`: plain dicts, the same replies, compared with the real scripts by random calls. Deduplication and rate
-limits are left out, because they depend on the clock; their own tests are in `tests/contract/test_panqueue_pacing.py`.
+As `model.py`: plain dicts, the same replies, compared with the real scripts by random calls. Deduplication, rate limits
+and schedules are in `model_clock.py`: what they do depends on the clock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class FeatureModel(Model):
 
     def _add_placed(self, k: Keys, a: list[bytes]) -> Any:
         prefix, queue_id, max_retries, max_stalls, opts, ids_from, _actor, wants_keyed, when, expires, rule = a[:11]
-        assert (rule, ids_from) == (b"", b"1"), "not modelled"
+        assert ids_from == b"1", "not modelled"
         if self._is_keyed(k) != (wants_keyed == b"1"):
             return [1, self.fields(k["meta"]).get(b"mode") or b""]
         extra = a[14 : 14 + 2 * int(a[13])]
@@ -29,6 +29,8 @@ class FeatureModel(Model):
         taken = [place for place, row in enumerate(rows, 1) if prefix + row[0] in self.data]
         if taken:
             return [2, taken]
+        if rule and (holder := self._holder(k, prefix, rule, a[11])) is not None:
+            return [3, holder]
         now = self._now_ms()
         due = 0 if not when else int(when[1:]) + (now if when[:1] == b"+" else 0)
         status = "held" if "plan" in fields else "delayed" if due > now else "waiting"
@@ -48,8 +50,19 @@ class FeatureModel(Model):
                 self._line_up(k, prefix, job_id, to_front=False)
             if expires:
                 self._zadd(k["expiry"], job_id, now + int(expires))
+            if rule:
+                self._hold(
+                    k, rule, a[11], job_id, int(a[12]) if rule == b"throttle" else 604_800_000 + max(0, due - now)
+                )
         self.published(k["notify"], b"")
         return [0, 0]
+
+    def _holder(self, k: Keys, prefix: bytes, rule: bytes, key: bytes) -> bytes | None:
+        """The job that keeps another one with its deduplication key out."""
+        raise NotImplementedError
+
+    def _hold(self, k: Keys, rule: bytes, key: bytes, job_id: bytes, for_ms: int) -> None:
+        raise NotImplementedError
 
     # --- turns -------------------------------------------------------------------------------------------------------
 

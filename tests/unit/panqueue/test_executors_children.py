@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 import os
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -180,6 +182,41 @@ async def test_cancelled_in_the_moment_of_the_answer_a_child_is_still_good(monke
                 await running
 
         assert await crew.run(held()) == first
+
+
+@pytest.mark.parametrize("handler", [handlers.add, handlers.add_async, handlers.speak_and_add])
+@in_loop
+async def test_cancelled_at_any_moment_a_child_stays_good_and_the_next_job_gets_its_own_answer(
+    handler: Callable[..., Any],
+) -> None:
+    chance = random.Random(handler.__name__)
+    async with crew_of(Subprocess(PoolSettings(cancel_grace_s=600)), handler) as crew:
+        for number in range(200):
+            running = asyncio.ensure_future(crew.run(spoken_for({"a": number, "b": 1})))
+            for _ in range(chance.randrange(8)):
+                await asyncio.sleep(0)
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                assert await running == {"value": number + 1}
+
+            assert await crew.run(spoken_for({"a": number, "b": 2})) == {"value": number + 2}
+
+        assert crew.pool.started == 1
+
+
+def spoken_for(payload: Any) -> Any:
+    """A job whose desk takes a moment for everything."""
+    job = held(payload)
+    job.desk = SlowDesk()
+    return job
+
+
+class SlowDesk:
+    def log(self, _job: Any, _text: str) -> None: ...
+
+    async def step(self, _job: Any, _name: str, result: bytes | None) -> bytes | None:
+        await asyncio.sleep(0)
+        return result
 
 
 @in_loop

@@ -1,12 +1,9 @@
-"""Calls the handler, in a child: the payload as its type, a result as JSON, and an ear for cancellation meanwhile."""
+"""Calls the handler, in a child: the payload as its type, a result as JSON, and cancellation meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import os
-from queue import SimpleQueue
-import threading
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -14,7 +11,7 @@ import msgspec
 from queueyard.panqueue.errors import BadPayload, Unrecoverable
 from queueyard.panqueue.executors.errors import BadHandler
 from queueyard.panqueue.executors.handlers import Handler, load
-from queueyard.panqueue.executors.messages import NOTHING, Cancel, Done, Failed, Reply, Run
+from queueyard.panqueue.executors.messages import NOTHING, Done, Failed, Run
 from queueyard.panqueue.executors.remote_desk import RemoteDesk
 from queueyard.panqueue.jobs import Held, Job
 from queueyard.panqueue.payloads import Codec
@@ -23,13 +20,13 @@ from queueyard.panqueue.rules import told_reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queueyard.panqueue.executors.messages import Note, ToChild
+    from queueyard.panqueue.executors.line import Line
 
 
 class Calls:
     """The handler of this child, and the job that it is busy with."""
 
-    def __init__(self, handler: Handler, *, keeps_result: bool) -> None:
+    def __init__(self, handler: Handler, line: Line, *, keeps_result: bool) -> None:
         """Whatever loading the handler raises."""
         found = load(handler)
         # A task knows its types and how it is called; a function says both itself.
@@ -37,34 +34,49 @@ class Calls:
         self._function: Callable[[Job[Any]], Any] = found.handler if queue is not None else found
         self._payloads: Codec[Any] = queue.payloads if queue is not None else Codec(_payload_type(found))
         self._results: Codec[Any] = queue.results if queue is not None else Codec(_result_type(found), name="result")
+        self._line = line
         self._keeps_result = keeps_result
         self._is_async = inspect.iscoroutinefunction(self._function)
         self._loop = asyncio.new_event_loop() if self._is_async else None
-        self._inbox: SimpleQueue[Run | None] = SimpleQueue()
-        self._send: Callable[[Note], None] | None = None
+        #: how many jobs there were, with this one
+        self._turn = 0
+        #: the last one that was cancelled
+        self._cancelled = 0
         self._job: Held[Any] | None = None
         self._task: asyncio.Task[Any] | None = None
 
-    def listen(self, receive: Callable[[], ToChild], send: Callable[[Note], None]) -> None:
-        """Hear what the parent says, in a thread of its own, also while the handler is busy."""
-        self._send = send
-        threading.Thread(target=self._hear, args=(receive,), daemon=True, name="panqueue-parent").start()
-
     def next_answer(self) -> Done | Failed | None:
         """Wait for a job and run it; None when it is time to go."""
-        run = self._inbox.get()
-        if run is None:
-            return None
         try:
-            return Done(self._result_of(run))
+            message = self._line.receive()
+        except (EOFError, OSError):
+            return None
+        if not isinstance(message, Run):
+            return None
+        self._turn += 1
+        try:
+            return Done(self._result_of(message))
         except asyncio.CancelledError:
             return Failed("cancelled")
         except BaseException as fault:  # noqa: BLE001  whatever a handler raises is the job's failure
             return Failed(told_reason(fault), final=isinstance(fault, Unrecoverable | BadPayload))
         finally:
-            if self._job is not None:
-                self._job.has_ended = True
-            self._job = self._task = None
+            self._end_job()
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
+
+    def cancel(self, turn: int) -> None:
+        """From another thread, at any time. A coroutine is cancelled; a plain function can only look at `job.lost`."""
+        # Noted first, looked at last where a job begins: one of the two sees the other.
+        self._cancelled = turn
+        job, task = self._job, self._task
+        if job is None or turn != self._turn:
+            return
+        job.lost = True
+        if task is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(task.cancel)
 
     def _result_of(self, run: Run) -> msgspec.Raw:
         payload = self._payloads.decode(bytes(run.payload))
@@ -81,43 +93,28 @@ class Calls:
             opts=None,
             expires_at=0.0,
             started_at=0.0,
-            desk=None if self._send is None else RemoteDesk(self._send),
+            desk=RemoteDesk(self._line),
         )
-        value = self._function(job) if self._loop is None else self._awaited(self._loop, job)
+        value = self._called(job) if self._loop is None else self._awaited(self._loop, job)
         return msgspec.Raw(self._results.encode(value)) if self._keeps_result and value is not None else NOTHING
 
+    def _called(self, job: Job[Any]) -> Any:
+        if self._cancelled == self._turn:
+            raise asyncio.CancelledError
+        return self._function(job)
+
     def _awaited(self, loop: asyncio.AbstractEventLoop, job: Job[Any]) -> Any:
-        self._task = loop.create_task(self._function(job))
-        return loop.run_until_complete(self._task)
+        self._task = task = loop.create_task(self._function(job))
+        if self._cancelled == self._turn:
+            task.cancel()
+        return loop.run_until_complete(task)
 
-    def _hear(self, receive: Callable[[], ToChild]) -> None:
-        while True:
-            try:
-                message = receive()
-            except (EOFError, OSError):
-                # Nobody waits for what the handler may be doing.
-                os._exit(0)
-            if isinstance(message, Run):
-                self._inbox.put(message)
-            elif isinstance(message, Reply):
-                self._reply(message)
-            elif isinstance(message, Cancel):
-                self._cancel()
-            else:
-                self._inbox.put(None)
-
-    def _reply(self, reply: Reply) -> None:
-        if (job := self._job) is not None and job.desk is not None:
-            job.desk.answer(reply)
-
-    def _cancel(self) -> None:
-        """A coroutine is cancelled; a plain function can only look at `job.lost`."""
-        if (job := self._job) is not None:
-            job.lost = True
-        # Whoever waits for a reply waits in vain.
-        self._reply(Reply(error="the job was cancelled"))
-        if (task := self._task) is not None and self._loop is not None:
-            self._loop.call_soon_threadsafe(task.cancel)
+    def _end_job(self) -> None:
+        if self._job is not None:
+            self._job.has_ended = True
+            # The line is ours again once nobody waits for a reply on it.
+            self._job.desk.close()
+        self._job = self._task = None
 
 
 def _payload_type(function: Any) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+import socket
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -11,7 +13,7 @@ from queueyard.panqueue.executors.errors import ChildBabbled, ChildDied, ChildFa
 from queueyard.panqueue.executors.messages import HEAD_BYTES, FromChild, frame, length_in, read_by_parent
 
 if TYPE_CHECKING:
-    from queueyard.panqueue.executors.messages import ToChild
+    from queueyard.panqueue.executors.messages import Cancel, ToChild
 
 _PIECE = 65_536
 
@@ -26,10 +28,11 @@ class Channel(asyncio.BufferedProtocol):
         self._piece = memoryview(bytearray(_PIECE))
         self._received = bytearray()
         self._transport: asyncio.WriteTransport | None = None
+        self._bell: socket.socket | None = None
         self._answer: asyncio.Future[FromChild] | None = None
         #: an answer that came after whoever had asked was cancelled
         self._late: bytes | None = None
-        #: what was said last, whether or not somebody still waited for it
+        #: what was said last and is not answered yet, whether or not somebody still waited for it
         self.last: FromChild | None = None
         self.fault: ChildFailed | None = None
 
@@ -37,6 +40,21 @@ class Channel(asyncio.BufferedProtocol):
         """Say something; if nobody is there to hear it, the answer will say so."""
         if self._transport is not None and self.fault is None:
             self._transport.write(frame(message))
+
+    def hang_bell(self, line: socket.socket, carrier: bytes) -> None:
+        """Give the child, with the first byte for it, the end of a line that it can listen to while it is busy."""
+        self._bell, theirs = socket.socketpair()
+        self._bell.setblocking(False)
+        with theirs:
+            socket.send_fds(line, [carrier], [theirs.fileno()])
+
+    def ring(self, cancel: Cancel) -> None:
+        """Cancel its job; a child that does not listen is ended by whoever rings."""
+        if self._bell is None:
+            self.send(cancel)
+        else:
+            with suppress(OSError):
+                self._bell.send(frame(cancel))
 
     def expect(self) -> asyncio.Future[FromChild]:
         """The next message of the child; ask for it before it can come. Fails with ChildDied or ChildBabbled."""
@@ -55,6 +73,8 @@ class Channel(asyncio.BufferedProtocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+        if self._bell is not None:
+            self._bell.close()
 
     # --- what asyncio tells ------------------------------------------------------------------------------------------
 

@@ -10,28 +10,48 @@ import json
 import os
 import socket
 import sys
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from queueyard.panqueue.executors.calling import Calls
+    from queueyard.panqueue.executors.line import Line
 
 
 def main() -> None:
     channel = _take_channel()
-    hello: dict[str, Any] = json.loads(_receive(channel))
+    head, bell = _take_bell(channel)
+    hello: dict[str, Any] = json.loads(_exactly(channel, int.from_bytes(head + _exactly(channel, 3), "big")))
     sys.path[:] = hello["path"]
 
     from queueyard.panqueue.executors import confinement, messages  # noqa: PLC0415
     from queueyard.panqueue.executors.calling import Calls  # noqa: PLC0415
     from queueyard.panqueue.executors.handlers import Handler  # noqa: PLC0415
+    from queueyard.panqueue.executors.line import Line  # noqa: PLC0415
 
+    line = Line(channel)
     try:
         _lock_in(channel, hello, confinement)
-        calls = Calls(Handler(*hello["handler"]), keeps_result=hello["keeps_result"])
+        calls = Calls(Handler(*hello["handler"]), line, keeps_result=hello["keeps_result"])
     except BaseException as fault:  # noqa: BLE001  whatever a module raises while it is loaded
-        channel.sendall(messages.frame(messages.Broken(_told(fault, is_locked_in=hello["confinement"] is not None))))
+        line.send(messages.Broken(_told(fault, is_locked_in=hello["confinement"] is not None)))
         return
-    channel.sendall(messages.frame(messages.Ready()))
-    calls.listen(lambda: messages.read_by_child(_receive(channel)), lambda note: channel.sendall(messages.frame(note)))
+    threading.Thread(target=_hear, args=(Line(bell), calls), daemon=True, name="panqueue-bell").start()
+    line.send(messages.Ready())
     while (answer := calls.next_answer()) is not None:
-        channel.sendall(messages.frame(answer))
+        line.send(answer)
+    calls.close()
+
+
+def _hear(bell: Line, calls: Calls) -> None:
+    """Listen while the handler is busy; only the bell is heard here, so a job costs no change of threads."""
+    while True:
+        try:
+            message: Any = bell.receive()
+        except (EOFError, OSError):
+            # Nobody waits for what the handler may be doing.
+            os._exit(0)
+        calls.cancel(message.turn)
 
 
 def _told(fault: BaseException, *, is_locked_in: bool) -> str:
@@ -73,10 +93,11 @@ def _take_channel() -> socket.socket:
     return channel
 
 
-def _receive(channel: socket.socket) -> bytes:
-    """One message. EOFError once the parent is gone."""
-    length = int.from_bytes(_exactly(channel, 4), "big")
-    return _exactly(channel, length)
+def _take_bell(channel: socket.socket) -> tuple[bytes, socket.socket]:
+    """The first byte, and the end of the second line that comes with it."""
+    first, (bell,), _, _ = socket.recv_fds(channel, 1, 1)
+    os.set_inheritable(bell, False)
+    return first, socket.socket(fileno=bell)
 
 
 def _exactly(channel: socket.socket, count: int) -> bytes:

@@ -7,28 +7,28 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-import os
 from pathlib import Path
 import signal
 import socket
 from typing import TYPE_CHECKING
 
 from queueyard.kernel import proc
+from queueyard.panqueue.executors import footprint
 from queueyard.panqueue.executors.channel import Channel
 from queueyard.panqueue.executors.errors import ChildBabbled, ChildDied, ChildFailed, StartFailed
-from queueyard.panqueue.executors.messages import Broken, Cancel, Done, Failed, Ready, Stop, framed
+from queueyard.panqueue.executors.messages import Broken, Cancel, Done, Failed, Ready, Reply, Stop, framed
 from queueyard.panqueue.executors.proxy import Proxy
 from queueyard.panqueue.executors.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from queueyard.panqueue.executors.messages import Note, Reply, Run
+    from queueyard.panqueue.executors.messages import Note, Run
     from queueyard.panqueue.executors.policy import NetRule
     from queueyard.panqueue.executors.pool import PoolSettings
 
 _REAP_S = 5.0
-_PAGE_MB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+_TOO_LATE = Reply(error="the job was cancelled")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,8 @@ class Launch:
     hello: bytes
     #: None: the child has no proxy
     rules: list[NetRule] | None = None
-    #: whether its standard output is the channel too; else what it prints goes to the log
-    prints_on_channel: bool = False
+    #: whether standard input and output are all it has: what it prints is what it says, and cancellations come that way
+    has_one_line: bool = False
 
 
 class Child:
@@ -78,7 +78,7 @@ class Child:
         words = Words()
         try:
             line = theirs.fileno()
-            said = line if launch.prints_on_channel else words.end
+            said = line if launch.has_one_line else words.end
             process = proc.start(launch.argv, cwd=launch.cwd, env=launch.env, stdin=line, stdout=said, stderr=words.end)
         except OSError as fault:
             ours.close()
@@ -102,7 +102,12 @@ class Child:
         loop = asyncio.get_running_loop()
         ours.setblocking(False)
         await self._words.listen()
-        await loop.sock_sendall(ours, framed(launch.hello))
+        hello = framed(launch.hello)
+        if not launch.has_one_line:
+            # The first byte carries the end of the line that it will listen to while it is busy.
+            self._channel.hang_bell(ours, hello[:1])
+            hello = hello[1:]
+        await loop.sock_sendall(ours, hello)
         if launch.rules is not None:
             self._proxy = await Proxy.serve(await _received_listener(ours), launch.rules)
         # Nothing else is read before: the answer is expected when the first byte arrives.
@@ -145,20 +150,26 @@ class Child:
                 raise ChildBabbled(f"the child answered a job with {type(told).__name__}")
             reply = await serve(told)
             answer = self._channel.expect()
+            self._channel.last = None
             self._channel.send(reply)
         return told
 
     async def _cancel(self) -> None:
         """Ask the handler to end; if it does not, end the child."""
-        if isinstance(self._channel.last, Done | Failed):
+        last = self._channel.last
+        if isinstance(last, Done | Failed):
             # It ended by itself, in the moment in which we were cancelled.
             return
         answer = self._channel.expect()
-        self._channel.send(Cancel())
+        self._channel.ring(Cancel(self.jobs))
+        if last is not None:
+            # Its handler has said something, and waits.
+            self._channel.send(_TOO_LATE)
         try:
             async with asyncio.timeout(self._settings.cancel_grace_s):
                 while not isinstance(await answer, Done | Failed):
                     answer = self._channel.expect()
+                    self._channel.send(_TOO_LATE)
         except (TimeoutError, ChildFailed):
             self.spent = True
             await asyncio.shield(self.end())
@@ -192,9 +203,7 @@ class Child:
         return code
 
     def memory_mb(self) -> float:
-        """What it has in memory now, as the kernel counts it; 0 if it is gone."""
-        pages = [_resident_pages(pid) for pid in _descent(self.pid)]
-        return max(pages, default=0) * _PAGE_MB
+        return footprint.memory_mb(self.pid)
 
     def _why(self, fault: BaseException) -> str:
         if isinstance(fault, TimeoutError):
@@ -215,25 +224,6 @@ async def _received_listener(ours: socket.socket) -> socket.socket:
     if not descriptors:
         raise StartFailed("it handed over no socket for its proxy")
     return socket.socket(fileno=descriptors[0])
-
-
-def _descent(pid: int) -> list[int]:
-    """The process and those that it started: behind bubblewrap, the handler is a grandchild."""
-    found = [pid]
-    for one in found:
-        try:
-            children = Path(f"/proc/{one}/task/{one}/children").read_text(encoding="ascii")
-        except OSError:
-            continue
-        found += map(int, children.split())
-    return found
-
-
-def _resident_pages(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, IndexError):
-        return 0
 
 
 def _told_end(code: int | None) -> str:

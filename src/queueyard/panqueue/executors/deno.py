@@ -63,7 +63,7 @@ class Deno:
             argv=[sys.executable, "-I", "-B", _LAUNCH, str(self._policy.cpu_s or 0), *self._command()],
             env=child_environment(self._policy, os.environ) | {"NO_COLOR": "1"},
             hello=msgspec.json.encode(told),
-            prints_on_channel=True,
+            has_one_line=True,
         )
         return Crew(queue, launch, self._settings)
 

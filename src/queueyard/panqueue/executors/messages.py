@@ -1,7 +1,8 @@
 """What parent and child say to each other: JSON, each text behind four bytes that hold its length.
 
 The child's first message is `Ready` or `Broken`; then it answers each `Run` with `Done` or `Failed`. Before that it may
-say something about its job, and waits for a `Reply` each time. `Cancel` may come at any time, `Stop` between two jobs.
+say something about its job, and waits for a `Reply` each time. `Stop` may come between two jobs, `Cancel` at any time.
+A child in Python hears `Cancel` on a line of its own, so that its main thread reads its jobs itself.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ class Reply(msgspec.Struct, frozen=True, tag="reply"):
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     """Nobody waits for the job any more: end it, or be ended."""
+
+    #: which job of this child, counted from 1: two lines have no order, so it may come before its job or after it
+    turn: int
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):

@@ -1,11 +1,11 @@
 """A worker's desk, seen from a child: what the handler says goes to the parent, which writes it down.
 
-The handler waits for each reply, so that it can say no more than the parent can bear.
+The handler waits for each reply, so that it can say no more than the parent can bear. Whoever speaks reads the reply
+himself: while a handler runs, nobody else reads from the line.
 """
 
 from __future__ import annotations
 
-from queue import SimpleQueue
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,8 +17,9 @@ from queueyard.panqueue.flows import ChildResult
 from queueyard.panqueue.payloads import Codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
+    from queueyard.panqueue.executors.line import Line
     from queueyard.panqueue.executors.messages import Note
     from queueyard.panqueue.jobs import Held
 
@@ -29,14 +30,14 @@ _ANYTHING: Codec[Any] = Codec(name="progress", max_bytes=10_000)
 class RemoteDesk:
     """For one job."""
 
-    def __init__(self, send: Callable[[Note], None]) -> None:
-        self._send = send
-        self._replies: SimpleQueue[Reply] = SimpleQueue()
+    def __init__(self, line: Line) -> None:
+        self._line = line
         self._one_at_a_time = threading.Lock()
 
-    def answer(self, reply: Reply) -> None:
-        """The parent has replied, or will not any more."""
-        self._replies.put(reply)
+    def close(self) -> None:
+        """The job has ended: wait for a thread of its handler that waits for a reply; others are refused."""
+        with self._one_at_a_time:
+            pass
 
     # --- as jobs.Job calls it ----------------------------------------------------------------------------------------
 
@@ -68,8 +69,10 @@ class RemoteDesk:
             # Once it has ended or was cancelled, nobody listens.
             if job.lost or job.has_ended:
                 raise LeaseLost(f"job {job.id} is over: nobody writes down what it says")
-            self._send(note)
-            reply = self._replies.get()
+            self._line.send(note)
+            reply = self._line.receive()
+        if not isinstance(reply, Reply):
+            raise PanqueueError(f"the worker answered with {type(reply).__name__}")
         if reply.error is not None:
             raise PanqueueError(reply.error)
         return reply

@@ -60,6 +60,6 @@ for i = 1, count do
   if opts ~= '' then redis.call('HSET', prefix .. id, 'opts', opts) end
   tell(events, log, 'queued', id, 1, actor, nil, key)
 end
-for _, key in ipairs(touched) do settle(key) end
+for _, key in ipairs(touched) do settle(key, true) end
 redis.call('PUBLISH', notify, '')
 return {0, first}

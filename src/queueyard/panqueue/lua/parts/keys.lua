@@ -15,9 +15,10 @@ local function waiting_of(key)
   return type(length) == 'number' and length or nil
 end
 
-local function settle(key)
+-- `waits`: something was just put into its list, so nobody has to look.
+local function settle(key, waits)
   local active = tonumber(redis.call('HGET', k_active, key) or 0)
-  if active < key_limit(key) and (waiting_of(key) or 0) > 0 then
+  if active < key_limit(key) and (waits or (waiting_of(key) or 0) > 0) then
     if not redis.call('ZSCORE', k_ready, key) then
       redis.call('ZADD', k_ready, redis.call('HINCRBY', meta, 'seq', 1), key)
     end

@@ -18,5 +18,5 @@ local function line_up(prefix, id, to_front)
   end
   local key = redis.call('HGET', prefix .. id, 'concurrencyKey') or ''
   redis.call(to_front and 'LPUSH' or 'RPUSH', k_lists .. key, id)
-  settle(key)
+  settle(key, true)
 end
