@@ -22,13 +22,13 @@ DATA = Path(__file__).parents[1] / "data" / "ops"
 TOKEN = "jo_0123456789ab_frozen"
 
 
-@pytest.fixture
-def old_server(tmp_path: Path) -> Iterator[RunningServer]:
-    """A server on the frozen database; its answers are kept however old they are."""
+@pytest.fixture(params=["ledger.sql", "ledger-2.sql"])
+def old_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningServer]:
+    """A server on a frozen database; its answers are kept however old they are."""
     folder = tmp_path / "data"
     folder.mkdir()
     with closing(sqlite3.connect(folder / "ledger.sqlite3")) as line:
-        line.executescript((DATA / "server" / "ledger.sql").read_text(encoding="utf-8"))
+        line.executescript((DATA / "server" / request.param).read_text(encoding="utf-8"))
     with running_server(tmp_path, "--keep-answers", "36500d") as server:
         yield server
 
@@ -47,6 +47,10 @@ def test_an_old_database_goes_on_counting(old_server: RunningServer) -> None:
     restored = old_server.push(batch(op(9, fileId="FILE1", serverPath="notes/1.md", baseVersion=2), request="NEW"))
 
     assert [entry["seq"] for entry in before] == [1, 2, 3]
+    assert {one["fileId"]: one.get("content") for one in old_server.pull()["changes"]} == {
+        "FILE1": "text 9",
+        "FILE2": "two\n",
+    }
     assert (restored.json["results"][0]["newVersion"], restored.json["newCursor"]) == (3, 4)
 
 

@@ -94,6 +94,7 @@ EXTRAS = {
     ("ops", "schema"): LEVELS["store"],
     ("ops", "server"): LEVELS["worker"],
     ("ops", "serving"): LEVELS["worker"],
+    ("ops", "texts"): LEVELS["store"],
     ("ops", "transport"): LEVELS["store"],
     ("ops", "views"): LEVELS["store"],
     ("ops", "writer"): LEVELS["service"],

@@ -90,6 +90,9 @@ class Site:
     def exchange(self, method: str, path: str, body: bytes | None = None) -> Reply:
         return self.server.status(path.removeprefix(REQUEST_PATH)) if method == "GET" else self.server.push(body or b"")
 
+    def begin(self, _method: str, _path: str, _body: bytes) -> None:
+        """Half of it would be nothing to this server."""
+
     def close(self) -> None:
         """The connection is no thing."""
 

@@ -430,3 +430,69 @@ class TestReading:
 
         with pytest.raises(LedgerFailed, match="schema 99"):
             ledger.create()
+
+
+def make_older(ledger: Ledger) -> None:
+    """Bring the tables back to version 1."""
+    steps = ["ALTER TABLE file DROP COLUMN blob_id", "ALTER TABLE change DROP COLUMN blob_id"]
+    if ledger.database.indexed_together:
+        steps += [
+            "ALTER TABLE blob RENAME TO newer",
+            "CREATE TABLE blob (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, content BLOB NOT NULL)",
+            "INSERT INTO blob (id, hash, content) SELECT id, hash, content FROM newer",
+            "DROP TABLE newer",
+            "DROP TABLE blob_hash",
+            "DELETE FROM meta WHERE name = 'indexed'",
+        ]
+    with ledger.line.writing():
+        for step in [*steps, "UPDATE meta SET value = '1' WHERE name = 'schema'"]:
+            ledger.line.rows(step)
+
+
+class TestOlderTables:
+    def test_they_are_brought_up_to_date_with_all_their_texts(self, ledger: Ledger, database: Database) -> None:
+        apply(ledger, push(op(1, "one"), op(2, "two"), op(3, "two")))
+        apply(ledger, push(op(1, None, base=1), op(2, "new", base=1), request="R2"))
+        before = views.feed(ledger, SPACE, after=0, limit=100, content=True)
+        make_older(ledger)
+
+        fresh = Ledger(database)
+        fresh.create()
+        apply(fresh, push(op(4, "one"), op(5, "fresh"), request="R3"))
+
+        assert views.feed(fresh, SPACE, after=0, limit=before.last, content=True).entries == before.entries
+        assert {one.file_id: one.content for one in views.pull(fresh, SPACE, PullRequest()).changes} == {
+            "F2": "new",
+            "F3": "two",
+            "F4": "one",
+            "F5": "fresh",
+        }
+        assert fresh.line.rows("SELECT COUNT(*) FROM blob") == [(4,)]
+        assert examine_ledger(fresh) == []
+        fresh.close()
+
+    def test_several_servers_may_start_on_them_at_once(self, ledger: Ledger, database: Database) -> None:
+        apply(ledger, push(op(1, "one")))
+        make_older(ledger)
+
+        def start(_: int) -> str | None:
+            mine = Ledger(database)
+            try:
+                mine.create()
+                [entry] = views.feed(mine, SPACE, after=0, limit=100, content=True).entries
+                return entry.content
+            finally:
+                mine.close()
+
+        with ThreadPoolExecutor(4) as pool:
+            contents = list(pool.map(start, range(4)))
+
+        assert contents == ["one"] * 4
+
+    def test_the_doctor_says_how(self, ledger: Ledger) -> None:
+        make_older(ledger)
+
+        with pytest.raises(LedgerFailed, match="schema 1") as told:
+            examine_ledger(ledger)
+
+        assert "jolli-ops serve" in (told.value.hint or "")

@@ -14,7 +14,7 @@ import zlib
 from queueyard.ops.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
 ENCODINGS = ("gzip", "zstd")
 #: so many times the limit is thrown away before the connection is
@@ -42,9 +42,18 @@ class Budget:
 
 
 async def read_body(
-    chunks: AsyncIterator[bytes], headers: Mapping[str, str], *, most: int, timeout_s: float, budget: Budget
+    chunks: AsyncIterator[bytes],
+    headers: Mapping[str, str],
+    *,
+    most: int,
+    timeout_s: float,
+    budget: Budget,
+    on_nearly_whole: Callable[[bytes], None] = lambda _: None,
 ) -> bytes:
-    """The body as it was sent. Problem 400, 408, 413, 415 or 503 if it is not to be taken."""
+    """The body as it was sent. Problem 400, 408, 413, 415 or 503 if it is not to be taken.
+
+    `on_nearly_whole` gets the body when it lacks nothing but its last byte, if there is such a moment.
+    """
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     encoding_of(headers)
     declared = _declared_length(headers)
@@ -66,6 +75,8 @@ async def read_body(
                     budget.take(len(chunk))
                     held += len(chunk)
                     parts.append(chunk)
+                    if received + 1 == declared:
+                        on_nearly_whole(b"".join(parts))
                 elif received > most * _THROWN_AWAY_TIMES:
                     break
     except TimeoutError:

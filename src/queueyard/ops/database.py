@@ -24,6 +24,8 @@ Row = tuple[Any, ...]
 _PAGE_BYTES = 16_384
 _CHECKPOINT_PAGES = 2_048
 _BUSY_MS = 10_000
+#: more of them take memory and a longer start, fewer take more writing
+_INDEXED_TOGETHER = 8_192
 
 
 class Connection(Protocol):
@@ -55,6 +57,8 @@ class Database(Protocol):
     writers: int
     #: whether batches of several spaces may share a transaction
     groups_commits: bool
+    #: how many texts are indexed together (see `texts.py`), which asks for one writer; 0: each at once
+    indexed_together: int
 
     def connect(self) -> Connection:
         """A new line. LedgerFailed if there is no database, or none that we know."""
@@ -68,6 +72,7 @@ class SqliteDatabase:
 
     types: ClassVar[dict[str, str]] = {
         "bytes": "BLOB",
+        "hash": "BLOB NOT NULL",
         "number": "INTEGER",
         "key": "TEXT",
         "serial": "INTEGER PRIMARY KEY",
@@ -77,8 +82,9 @@ class SqliteDatabase:
     writers = 1
     groups_commits = True
 
-    def __init__(self, path: Path, *, synchronous: str = "FULL") -> None:
+    def __init__(self, path: Path, *, synchronous: str = "FULL", indexed_together: int = _INDEXED_TOGETHER) -> None:
         self.path = path
+        self.indexed_together = indexed_together
         self._synchronous = synchronous
 
     def connect(self) -> SqliteConnection:
@@ -90,6 +96,7 @@ class SqliteDatabase:
             line.execute(f"PRAGMA synchronous = {self._synchronous}")
             line.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             line.execute("PRAGMA cache_size = -16384")
+            line.execute("PRAGMA temp_store = MEMORY")
         except sqlite3.Error as fault:
             raise LedgerFailed(f"cannot open {self.path}: {fault}", hint="jolli-ops doctor --data DIR") from fault
         return SqliteConnection(line)

@@ -13,6 +13,7 @@ import msgspec
 
 from queueyard.kernel.errors import CorruptFile, QueueyardError, explaining
 from queueyard.kernel.findings import Finding
+from queueyard.ops import schema
 from queueyard.ops.errors import CorruptBatch, LedgerFailed
 from queueyard.ops.home import PRIVATE_FILE, PRIVATE_FOLDER
 from queueyard.ops.store import QUARANTINE, read_manifest
@@ -37,7 +38,7 @@ def examine(ops: Ops, *, fix: bool = False) -> list[Finding]:
 
 def examine_ledger(ledger: Ledger) -> list[Finding]:
     """Everything that is wrong with the books of a server. Reads all of them, so it takes a while."""
-    return _mended([look(ledger) for look in (_integrity, _density, _texts, _progress)], fix=False)
+    return _mended([look(ledger) for look in (_integrity, _version, _density, _texts, _progress)], fix=False)
 
 
 def _mended(looks: list[_Look], *, fix: bool) -> list[Finding]:
@@ -157,6 +158,12 @@ def _integrity(ledger: Ledger) -> _Look:
             yield Finding(check="integrity", problem=str(told), advice=advice, fixable=False), None
 
 
+def _version(ledger: Ledger) -> _Look:
+    """LedgerFailed if the rest cannot even be asked for."""
+    schema.check(ledger.database, ledger.line)
+    yield from ()
+
+
 def _density(ledger: Ledger) -> _Look:
     """The feed and the audit stream have no gaps: so many entries as the last number says."""
     for table, column in (("change", "seq"), ("audit", "audit_seq")):
@@ -173,7 +180,7 @@ def _density(ledger: Ledger) -> _Look:
 def _texts(ledger: Ledger) -> _Look:
     [(missing,)] = ledger.line.rows(
         "SELECT COUNT(*) FROM change WHERE hash IS NOT NULL AND NOT EXISTS "
-        "(SELECT 1 FROM blob WHERE blob.hash = change.hash)"
+        "(SELECT 1 FROM blob WHERE blob.id = change.blob_id AND blob.hash = change.hash)"
     )
     if missing:
         problem = f"{missing} versions have lost their text"

@@ -78,5 +78,7 @@ def make_private_folder(folder: Path) -> None:
 
 def make_private_file(path: Path) -> None:
     """An empty file for its owner only, unless there is one; for files that are appended to later."""
+    if path.exists():
+        return
     with explaining("make", path), suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, PRIVATE_FILE))

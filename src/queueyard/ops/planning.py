@@ -118,7 +118,8 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
                     message=message,
                     ops=list(ops),
                 )
-                yield EncodedBatch(body=_encode(request), ops=len(ops))
+                # With the newline withheld, the server can understand the batch before it may apply it.
+                yield EncodedBatch(body=_encode(request) + b"\n", ops=len(ops))
 
         manifest = self.queue.enqueue(
             request_id, encoded(), created_at=created_at, order=order, message=message, parent=parent

@@ -28,6 +28,7 @@ class PostgresDatabase:
 
     types: ClassVar[dict[str, str]] = {
         "bytes": "BYTEA",
+        "hash": "BYTEA NOT NULL UNIQUE",
         "number": "BIGINT",
         # ranges of paths are compared byte by byte, as in SQLite
         "key": 'TEXT COLLATE "C"',
@@ -37,6 +38,7 @@ class PostgresDatabase:
     lock_rows = " FOR UPDATE"
     writers = 4
     groups_commits = False
+    indexed_together = 0
 
     def __init__(self, address: str) -> None:
         """`postgresql://user@host/name`; MissingExtra if the driver is not installed."""

@@ -17,7 +17,7 @@ from queueyard.ops.rules import Next, after_reply, wait_ms
 from queueyard.ops.transport import Transport
 
 if TYPE_CHECKING:
-    from queueyard.ops.transport import Reply
+    from queueyard.ops.transport import Begun, Reply
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,14 +36,15 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         path: str,
         body: bytes | None = None,
         *,
+        begun: Begun | None = None,
         understood: Callable[[Reply], bool] = lambda _: True,
         on_try: Callable[[int], None] = lambda _attempt: None,
         on_retry: Callable[[int, str], None] = lambda _attempt, _why: None,
     ) -> tuple[Reply, int]:
         """The first reply that is none to retry, and how many attempts it took.
 
-        A reply that is not `understood` (cut, or made up by something in between) counts as none. TransportFailed if
-        there was none in time.
+        `begun`: the first attempt, as far as it was sent already. A reply that is not `understood` (cut, or made up by
+        something in between) counts as none. TransportFailed if there was none in time.
         """
         started = self.clock.monotonic()
         attempt = 0
@@ -52,7 +53,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
             retry_after_s = None
             on_try(attempt)
             try:
-                reply = self.transport.exchange(method, path, body)
+                first = begun if attempt == 1 else None
+                reply = first.finish() if first else self.transport.exchange(method, path, body)
                 if after_reply(reply.status, reply.code) is not Next.RETRY and understood(reply):
                     return reply, attempt
                 why, retry_after_s = _told(reply), reply.retry_after_s

@@ -8,7 +8,7 @@ event loop for more than a few milliseconds, so a slow client waits for itself o
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 import logging
 import re
@@ -135,8 +135,7 @@ class Server:
         client = request.headers.get(CLIENT_HEADER)
         if client is not None and not _CLIENT.fullmatch(client):
             raise Problem("malformed_header", f"{CLIENT_HEADER} is at most 128 printable characters")
-        body = await self._body(request)
-        batch = await self._prepared(body, encoding_of(request.headers))
+        batch = await self._batch(request)
         push = Push(space=space, batch=batch, client_id=client, user_id=caller.user_id)
         answer = await asyncio.wrap_future(self._writer.submit(push))
         self.metrics.count("jolli_ops_batches_total", outcome="replayed" if answer.replayed else "applied")
@@ -267,7 +266,24 @@ class Server:
         self._rate.count(caller)
         return caller
 
-    async def _body(self, request: Request) -> bytes:
+    async def _batch(self, request: Request) -> PreparedBatch:
+        """The batch of a push. Problem if it is none.
+
+        Our client withholds the newline at its end until it is its turn; what is before it is understood meanwhile.
+        """
+        encoding = encoding_of(request.headers)
+        ahead: list[Future[PreparedBatch]] = []
+
+        def understand(body: bytes) -> None:
+            if encoding is None:
+                ahead.append(self._pool.submit(self._understood, body, None))
+
+        body = await self._body(request, on_nearly_whole=understand)
+        if ahead and body.endswith(b"\n"):
+            return await asyncio.wrap_future(ahead[0])
+        return await self._prepared(body, encoding)
+
+    async def _body(self, request: Request, on_nearly_whole: Callable[[bytes], None] = lambda _: None) -> bytes:
         settings = self._settings
         body = await read_body(
             request.stream(),
@@ -275,6 +291,7 @@ class Server:
             most=settings.max_body_bytes,
             timeout_s=settings.body_timeout_s,
             budget=self._budget,
+            on_nearly_whole=on_nearly_whole,
         )
         self.metrics.count("jolli_ops_received_bytes_total", len(body))
         return body

@@ -4,6 +4,9 @@ A reply is a reply, whatever its status; TransportFailed means that there was no
 nobody knows whether the server did what it was asked. The token goes to this server only: over TLS or within this
 machine, never to where a redirect points, and never into a message.
 
+An exchange can be begun while the one before is under way: everything but its last byte is sent over a line of its own.
+A server can do nothing with it until it is whole, so it counts as not sent.
+
 The standard library's client is used because it posts three times as many batches a second as the others that were
 measured, and needs no import of its own.
 """
@@ -11,7 +14,9 @@ measured, and needs no import of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,11 +27,13 @@ from queueyard.ops.errors import InsecureServer, TransportFailed
 from queueyard.ops.records import CLIENT_HEADER, DEFAULT_SPACE, SPACE_HEADER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from http.client import HTTPConnection, HTTPResponse
     from pathlib import Path
 
 #: no answer of ours is longer; a stream without end must not fill the memory
 LONGEST_REPLY_BYTES = 256 << 20
+_T = TypeVar("_T")
 _PROBLEM = msgspec.json.Decoder(dict[str, object])
 
 
@@ -66,12 +73,25 @@ class Transport(Protocol):
     def exchange(self, method: str, path: str, body: bytes | None = None) -> Reply:
         """Ask once. TransportFailed if there is no whole reply."""
 
+    def begin(self, method: str, path: str, body: bytes) -> Begun | None:
+        """Send all but the last byte of an exchange that is to come. None if that was not possible.
+
+        May be called by another thread than the one that waits for a reply.
+        """
+
     def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connections, and of what was begun."""
+
+
+class Begun(Protocol):
+    """An exchange that lacks its last byte."""
+
+    def finish(self) -> Reply:
+        """Ask, once. TransportFailed if there is no whole reply."""
 
 
 class HttpTransport:
-    """A connection to one server, kept open between exchanges."""
+    """Connections to one server, kept open between exchanges: one, and a second if exchanges are begun ahead."""
 
     def __init__(
         self,
@@ -98,40 +118,88 @@ class HttpTransport:
         self._timeout_s = timeout_s
         self._ca_file = ca_file
         self._compress = compress
-        self._connection: HTTPConnection | None = None
+        self._idle: list[HTTPConnection] = []
+        self._begun: list[_HttpBegun] = []
 
     def exchange(self, method: str, path: str, body: bytes | None = None) -> Reply:
         """Ask once. After a failure the next exchange opens a new connection."""
+        with self._explaining(self._line()) as connection:
+            # A server that refuses a body may answer before it has read all of it, and hang up.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self._send(connection, method, path, body)
+            return self._read(connection)
+
+    def begin(self, method: str, path: str, body: bytes) -> Begun | None:
+        """Send all but the last byte over a line that nobody else uses."""
+        try:
+            with self._explaining(self._line()) as connection:
+                last = self._send(connection, method, path, body, withheld=1)
+        except TransportFailed:
+            return None
+        begun = _HttpBegun(connection, last, finish=self._finish, anew=partial(self.exchange, method, path, body))
+        self._begun.append(begun)
+        return begun
+
+    def close(self) -> None:
+        self._give_up_begun()
+        for connection in _taken(self._idle):
+            connection.close()
+
+    def _finish(self, begun: _HttpBegun) -> Reply:
+        try:
+            self._begun.remove(begun)
+        except ValueError:
+            return begun.anew()
+        with self._explaining(begun.connection) as connection:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                connection.send(begun.last)
+            return self._read(connection)
+
+    def _give_up_begun(self) -> None:
+        for begun in _taken(self._begun):
+            begun.connection.close()
+
+    def _line(self) -> HTTPConnection:
+        """One that nobody uses."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._new_line()
+
+    @contextmanager
+    def _explaining(self, connection: HTTPConnection) -> Iterator[HTTPConnection]:
         from http.client import HTTPException  # noqa: PLC0415  only who talks to a server needs it
 
-        headers = dict(self._headers)
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            body, encoding = _compressed(body, self._compress)
-            headers |= {"Content-Encoding": encoding} if encoding else {}
         try:
-            return self._ask(method, path, body, headers)
+            if connection.sock is None:
+                connection.connect()
+                _without_delay(connection)
+            yield connection
         except (HTTPException, OSError) as fault:
+            connection.close()
             self.close()
             told = str(fault) or type(fault).__name__
             raise TransportFailed(
                 f"no answer from {self._address.geturl()}: {told}", hint="Is it running? Try: jolli-ops status --remote"
             ) from fault
 
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Reply:
-        connection = self._connection or self._connect()
-        self._connection = connection
-        try:
-            connection.request(method, path, body=body, headers=headers)
-        except (BrokenPipeError, ConnectionResetError):
-            # A server that refuses a body may answer before it has read all of it, and hang up.
-            return self._read(connection)
-        return self._read(connection)
+    def _send(
+        self, connection: HTTPConnection, method: str, path: str, body: bytes | None, *, withheld: int = 0
+    ) -> bytes:
+        """Send an exchange but for so many bytes of its body; these."""
+        headers = dict(self._headers)
+        sent = b""
+        if body is not None:
+            sent, encoding = _compressed(body, self._compress)
+            headers |= {"Content-Type": "application/json", "Content-Length": str(len(sent))}
+            headers |= {"Content-Encoding": encoding} if encoding else {}
+        connection.putrequest(method, path)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        whole = len(sent) - withheld
+        connection.send(memoryview(sent)[:whole])
+        return sent[whole:]
 
     def _read(self, connection: HTTPConnection) -> Reply:
         from http.client import IncompleteRead  # noqa: PLC0415
@@ -141,23 +209,51 @@ class HttpTransport:
         if not response.isclosed():
             raise IncompleteRead(body)
         if response.will_close:
-            self.close()
+            connection.close()
+        else:
+            self._idle.append(connection)
+        if response.status != 200:
+            # It may be long until the next exchange; a server that wants to go down must not wait for its last byte.
+            self._give_up_begun()
         return Reply(status=response.status, headers=_lowered(response), body=body)
 
-    def _connect(self) -> HTTPConnection:
+    def _new_line(self) -> HTTPConnection:
         from http.client import HTTPConnection, HTTPSConnection  # noqa: PLC0415
 
         host, port = self._address.hostname or "", self._address.port
         if self._address.scheme == "http":
-            connection = HTTPConnection(host, port, timeout=self._timeout_s, blocksize=1 << 18)
-        else:
-            import ssl  # noqa: PLC0415
+            return HTTPConnection(host, port, timeout=self._timeout_s, blocksize=1 << 18)
+        import ssl  # noqa: PLC0415
 
-            context = ssl.create_default_context(cafile=str(self._ca_file) if self._ca_file else None)
-            connection = HTTPSConnection(host, port, timeout=self._timeout_s, context=context, blocksize=1 << 18)
-        connection.connect()
-        _without_delay(connection)
-        return connection
+        context = ssl.create_default_context(cafile=str(self._ca_file) if self._ca_file else None)
+        return HTTPSConnection(host, port, timeout=self._timeout_s, context=context, blocksize=1 << 18)
+
+
+class _HttpBegun:
+    """Its connection is closed when the transport gives it up; then it is asked anew, as a whole."""
+
+    def __init__(
+        self,
+        connection: HTTPConnection,
+        last: bytes,
+        *,
+        finish: Callable[[_HttpBegun], Reply],
+        anew: Callable[[], Reply],
+    ) -> None:
+        self.connection = connection
+        self.last = last
+        self.anew = anew
+        self._finish = finish
+
+    def finish(self) -> Reply:
+        return self._finish(self)
+
+
+def _taken(things: list[_T]) -> Iterator[_T]:
+    """Each once, even if two threads take."""
+    with suppress(IndexError):
+        while True:
+            yield things.pop()
 
 
 def origin_of(server: str) -> str:

@@ -57,12 +57,12 @@ def pull(ledger: Ledger, name: SpaceName, asked: PullRequest) -> PullResponse:
         space_id, head, _ = _space(line, name)
         # A snapshot for somebody who has nothing yet has no use for tombstones.
         rows = line.rows(
-            "SELECT file_id, path, version, deleted, hash, seq FROM file "
+            "SELECT file_id, path, version, deleted, hash, seq, blob_id FROM file "
             "WHERE space_id = ? AND seq > ? AND deleted <= ? ORDER BY seq LIMIT ?",
             (space_id, since, int(since > 0 or asked.tombstones), most + 1),
         )
         files, last = [], since
-        for row, content in _with_contents(line, rows[:most], 4):
+        for row, content in _with_contents(line, rows[:most]):
             files.append(_pulled(row, content))
             last = row[5]
     more = len(files) < len(rows)
@@ -77,11 +77,11 @@ def feed(ledger: Ledger, name: SpaceName, *, after: int, limit: int, content: bo
         space_id, head, _ = _space(line, name)
         rows = line.rows(
             "SELECT seq, op, file_id, version, base_version, path, previous_path, size, request_id, batch_index, "
-            "op_id, client_id, user_id, accepted_at, hash FROM change "
+            "op_id, client_id, user_id, accepted_at, hash, blob_id FROM change "
             "WHERE space_id = ? AND seq > ? ORDER BY seq LIMIT ?",
             (space_id, after, most),
         )
-        texts = _with_contents(line, rows, 14) if content else ((row, None) for row in rows)
+        texts = _with_contents(line, rows) if content else ((row, None) for row in rows)
         entries = [_change(name.slug, row, text) for row, text in texts]
     return FeedPage(entries=entries, last=entries[-1].seq if entries else after, head=head)
 
@@ -147,12 +147,11 @@ def _space(line: Connection, name: SpaceName) -> tuple[int, int, int]:
     return space_id, seq, audit_seq
 
 
-def _with_contents(line: Connection, rows: list[Row], hash_at: int) -> Iterator[tuple[Row, str | None]]:
-    """Each row with its text, until the page is full; at least one."""
+def _with_contents(line: Connection, rows: list[Row]) -> Iterator[tuple[Row, str | None]]:
+    """Each row with its text, whose number comes last in it, until the page is full; at least one."""
     size = 0
     for row in rows:
-        hashed = row[hash_at]
-        found = line.rows("SELECT content FROM blob WHERE hash = ?", (hashed,)) if hashed is not None else []
+        found = line.rows("SELECT content FROM blob WHERE id = ?", (row[-1],)) if row[-1] is not None else []
         content = bytes(found[0][0]) if found else None
         size += len(content or b"")
         if size > _PAGE_BYTES and size > len(content or b""):
@@ -161,7 +160,7 @@ def _with_contents(line: Connection, rows: list[Row], hash_at: int) -> Iterator[
 
 
 def _pulled(row: Row, content: str | None) -> PulledFile:
-    file_id, path, version, deleted, hashed, _ = row
+    file_id, path, version, deleted, hashed, _, _ = row
     return PulledFile(
         file_id=file_id,
         server_path=path,
@@ -173,7 +172,7 @@ def _pulled(row: Row, content: str | None) -> PulledFile:
 
 
 def _change(space: str, row: Row, content: str | None) -> Change:
-    (seq, op, file_id, version, base, path, previous, size, request_id, index, op_id, client, user, at, hashed) = row
+    (seq, op, file_id, version, base, path, previous, size, request_id, index, op_id, client, user, at, hashed, _) = row
     return Change(
         seq=seq,
         space=space,

@@ -4,8 +4,9 @@ Spec: Queue Flow; Retry & Resume Rules. Only the failed batch is tried again; an
 not even after a kill -9, because its answer is noted before anything else happens. A batch that is refused as a whole
 is split until the op that is to blame is found; that one goes to `dead/` and the rest goes on.
 
-While the server works on a batch, the next one is read, and what is left to do for those before is done aside: their
-events are told and their files cleared away. Between an answer and the next batch there is only the note of the answer.
+While the server works on a batch, the next one is read and sent, all but its last byte, and what is left to do for
+those before is done aside: their events are told and their files cleared away. Between an answer and the end of the
+next batch there is only the note of the answer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from queueyard.ops.records import Answer, Manifest, NotedOp, PushRequest, PushRe
 from queueyard.ops.retries import Asking, refused
 from queueyard.ops.rules import Next, after_reply, halves
 from queueyard.ops.store import noted
+from queueyard.ops.transport import Begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +57,8 @@ class _Batch(msgspec.Struct, frozen=True):
 
     body: bytes
     ops: list[NotedOp]
+    #: not None: all but the last byte is sent
+    begun: Begun | None = None
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -141,7 +145,7 @@ class _Pusher:
         self.outcome.requests += 1
 
     def _read_ahead(self, manifest: Manifest, indexes: list[int]) -> Iterator[tuple[int, Callable[[], _Batch]]]:
-        """Each index with its batch, which is read and hashed while the server works on the one before."""
+        """Each index with its batch, which is read, hashed and begun while the server works on the one before."""
         if len(indexes) < 2:
             yield from ((index, partial(self._load, manifest, index)) for index in indexes)
             return
@@ -150,7 +154,7 @@ class _Pusher:
         with ThreadPoolExecutor(1) as pool:
             waiting: list[tuple[int, Callable[[], _Batch]]] = []
             for index in indexes:
-                waiting.append((index, pool.submit(self._load, manifest, index).result))
+                waiting.append((index, pool.submit(self._begin, manifest, index).result))
                 if len(waiting) == 2:
                     yield waiting.pop(0)
             yield from waiting
@@ -158,7 +162,7 @@ class _Pusher:
     def _push_batch(self, manifest: Manifest, index: int, read: Callable[[], _Batch]) -> bool:
         """Whether the batch is answered; if not, its ops have gone elsewhere, and the queue looks different now."""
         batch = self._read(manifest, index, read)
-        reply, response, attempt = self._ask(manifest, index, batch.body)
+        reply, response, attempt = self._ask(manifest, index, batch)
         if response is not None:
             self._take(manifest, index, batch, response, attempt)
             return True
@@ -180,6 +184,10 @@ class _Pusher:
         body = self._queue.read(manifest, index)
         return _Batch(body, noted(body))
 
+    def _begin(self, manifest: Manifest, index: int) -> _Batch:
+        batch = self._load(manifest, index)
+        return msgspec.structs.replace(batch, begun=self._asking.transport.begin("POST", PUSH_PATH, batch.body))
+
     def _read(self, manifest: Manifest, index: int, read: Callable[[], _Batch]) -> _Batch:
         try:
             return read()
@@ -189,7 +197,7 @@ class _Pusher:
             self._tell(Kind.FAILED, manifest, index, reason="corrupt")
             return self._load(manifest, index)
 
-    def _ask(self, manifest: Manifest, index: int, body: bytes) -> tuple[Reply, PushResponse | None, int]:
+    def _ask(self, manifest: Manifest, index: int, batch: _Batch) -> tuple[Reply, PushResponse | None, int]:
         """The reply, what it says if it is an answer, and which attempt it was that got it."""
         responses: list[PushResponse] = []
 
@@ -214,7 +222,13 @@ class _Pusher:
             self._tell(Kind.STARTED, manifest, index, attempt=attempt)
 
         reply, attempt = self._asking.ask(
-            "POST", PUSH_PATH, body, understood=understood, on_try=on_try, on_retry=on_retry
+            "POST",
+            PUSH_PATH,
+            batch.body,
+            begun=batch.begun,
+            understood=understood,
+            on_try=on_try,
+            on_retry=on_retry,
         )
         return reply, responses[0] if responses else None, attempt
 

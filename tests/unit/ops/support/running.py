@@ -102,6 +102,10 @@ class RunningServer:
             self._let_go()
         return code
 
+    def ask_to_stop(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
 
