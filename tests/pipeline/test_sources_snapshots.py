@@ -14,7 +14,9 @@ import pytest
 from pipeline.streams_support import as_text, batch, micro_batches
 from queueyard.kernel.events import System
 from queueyard.pipeline.errors import SourceFailed
+from queueyard.pipeline.run import run
 from queueyard.pipeline.schemas import RECORD
+from queueyard.pipeline.silver import build
 from queueyard.pipeline.silver.events import of_journal
 from queueyard.pipeline.silver.snapshots import local_zone, of_snapshots
 from queueyard.pipeline.sources.digests import Marks, Origin, Snapshot, plan, suspects
@@ -22,6 +24,7 @@ from queueyard.pipeline.sources.places import snapshots_at
 from queueyard.pipeline.sources.snapshot_files import look, opened
 from queueyard.pipeline.sources.snapshots import read_snapshots
 from queueyard.pipeline.streams import judged
+from queueyard.pipeline.warehouse import Warehouse
 from queueyard.yard.places import Place
 from runforge_scenarios import Yard
 
@@ -205,6 +208,20 @@ class TestTheEventsOfAQueueFile:
             )
         assert beside.collect() == []
         assert of_journal(lines_of(spark, yard, with_journal=True), "runforge.events").count() == len(journal)
+
+    @pytest.mark.parametrize("order", [list, reversed])
+    def test_a_run_believes_the_journal_whoever_is_asked_first(
+        self, spark: SparkSession, yard: Yard, tmp_path: Path, order: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(build, "_TELLERS", dict(order(build._TELLERS.items())))
+        _work(yard, zone="UTC")
+        house = Warehouse(spark, str(tmp_path / "tables"))
+
+        run(house, [Place(system=System.RUNFORGE, at=str(yard.root))])
+
+        found = {row["id"]: row["actor"] for row in house.events.read().collect()}
+        assert found == {event["id"]: event.get("actor") for event in yard.events()}
+        assert any(found.values())
 
 
 def _work(yard: Yard, *, zone: str) -> None:

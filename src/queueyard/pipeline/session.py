@@ -46,6 +46,8 @@ _CONF = {
 _LOCAL_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # So that small jobs need not wait for the end of large ones (`take_turns`).
+    "spark.scheduler.mode": "FAIR",
 }
 _JAVA = "-XX:ReservedCodeCacheSize=256m -Dlog4j2.level=ERROR"
 # The compiler that starts fast, and the collector that needs no threads: small batches are over before the other ones
@@ -129,6 +131,17 @@ def fit(session: SparkSession, *, rows: int) -> None:
     }
     for name, value in (_FOR_FEW_ROWS if rows < _FEW_ROWS else many).items():
         session.conf.set(name, value)
+
+
+def take_turns(session: SparkSession, *, pool: str) -> None:
+    """Let the jobs of this thread take turns with those of others. A Connect server has its own rules for that."""
+    from pyspark.errors import PySparkAttributeError  # noqa: PLC0415
+
+    try:
+        context = session.sparkContext
+    except PySparkAttributeError:
+        return
+    context.setLocalProperty("spark.scheduler.pool", pool)
 
 
 def _connected(how: Spark) -> SparkSession:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from queueyard.pipeline.compaction import compact
 from queueyard.pipeline.run import BATCH_BYTES, alone, freshen, take
-from queueyard.pipeline.session import fit
+from queueyard.pipeline.session import fit, take_turns
 from queueyard.pipeline.silver.build import build
 from queueyard.pipeline.size import rows_of
 from queueyard.pipeline.sources.positions import plan
@@ -45,6 +45,7 @@ def watch(
     """
     with alone(house):
         fit(house.spark, rows=rows_of(house.home))
+        take_turns(house.spark, pool="bronze")
         builder = _Builder(house, built, on_fault=lifecycle.ask_to_stop)
         builder.start()
         try:

@@ -37,6 +37,8 @@ _TELLERS: Mapping[str, Callable[[DataFrame], DataFrame]] = {
     _CHANGES: events.of_changes,
     "ops.audit": events.of_refusals,
 }
+#: streams that are told beside what another one says
+_BESIDE = {"runforge.queue": "runforge.events"}
 #: streams whose lines are folded: the shape of the record, and what happened as its lines went by
 _FOLDED = {
     "queen.messages": (schemas.MESSAGES, schemas.MESSAGE, queen.message_events),
@@ -93,10 +95,14 @@ def _days(written: Written) -> set[str]:
 def _told(house: Warehouse, *, after: int) -> DataFrame:
     """What the lines of all batches behind `after` tell; what came before is in the tables."""
     streams = _streams_since(house, after)
-    told = [tell(_lines(house, stream, after)) for stream, tell in _TELLERS.items() if stream in streams]
+    told = [
+        tell(_lines(house, after, stream, _BESIDE.get(stream, stream)))
+        for stream, tell in _TELLERS.items()
+        if stream in streams
+    ]
     for stream, (spec, schema, tell_changes) in _FOLDED.items():
         if stream in streams:
-            new = folding.rows_of_lines(_lines(house, stream, after), stream)
+            new = folding.rows_of_lines(_lines(house, after, stream), stream)
             ids = new.select(*_RECORD_KEY).distinct()
             known = house.table(spec).read().where(F.col("batch") <= after).join(ids, on=_RECORD_KEY, how="left_semi")
             told.append(tell_changes(new, folding.folded(known, schema)))
@@ -110,11 +116,11 @@ def _follow(house: Warehouse, *, upto: int, advance: Callable[[str], None]) -> N
         table = house.table(spec)
         after = table.log.batch()
         if after < upto and stream in _streams_since(house, after):
-            _add(table, folding.folded(folding.rows_of_lines(_lines(house, stream, after), stream), schema), upto=upto)
+            _add(table, folding.folded(folding.rows_of_lines(_lines(house, after, stream), stream), schema), upto=upto)
     for table, make in ((house.file_versions, files.distinct_versions), (house.files, files.of_versions)):
         after = table.log.batch()
         if after < upto and _CHANGES in _streams_since(house, after):
-            _add(table, make(files.versions_of(_lines(house, _CHANGES, after))), upto=upto)
+            _add(table, make(files.versions_of(_lines(house, after, _CHANGES))), upto=upto)
     advance("items and attempts")
     for table, of_events in ((house.items, items.of_events), (house.attempts, attempts.of_events)):
         version = house.events.log.note().get(REMADE)
@@ -126,8 +132,8 @@ def _follow(house: Warehouse, *, upto: int, advance: Callable[[str], None]) -> N
             table.commit(written, batch=upto, note={REMADE: version})
 
 
-def _lines(house: Warehouse, stream: str, after: int) -> DataFrame:
-    return house.lines.since(after, lambda file: file.partition["stream"] == stream)
+def _lines(house: Warehouse, after: int, *streams: str) -> DataFrame:
+    return house.lines.since(after, lambda file: file.partition["stream"] in streams)
 
 
 def _add(table: Table, rows: DataFrame, *, upto: int) -> None:
