@@ -1,0 +1,107 @@
+"""Each candidate in a process of its own, and the memory of all that it starts."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+import json
+import os
+from pathlib import Path
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from threading import Event, Thread
+from typing import Any
+
+import msgspec
+
+PACKAGES = ("duckdb==2.0.0", "polars==2.1.0", "orjson==3.13.0")
+_HERE = Path(__file__).parent
+_PAUSE_S = 0.05
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process said of itself, and what it needed."""
+
+    said: dict[str, Any]
+    peak_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        return float(self.said["seconds"])
+
+
+def peers_python(folder: Path) -> Path:
+    """An environment with the other engines, made once."""
+    python = folder / "venv" / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+        pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES]
+        subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
+    return python
+
+
+def engine(python: Path, name: str, source: Path, target: Path) -> Measured:
+    return measured(str(python), str(_HERE / "engines.py"), name, str(source), str(target))
+
+
+def spark(role: str, *words: object) -> Measured:
+    return measured(sys.executable, str(_HERE / "spark_roles.py"), role, *map(str, words))
+
+
+def measured(*command: str) -> Measured:
+    """Run it to its end; the last line that it prints is JSON."""
+    with tempfile.TemporaryFile("w+") as noise:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=noise, text=True, start_new_session=True)
+        memory = _Memory(process.pid)
+        memory.start()
+        try:
+            told, _ = process.communicate()
+        finally:
+            memory.finish()
+            with suppress(ProcessLookupError):
+                # It has a session of its own, so whoever interrupts the bench does not reach it.
+                os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode:
+            noise.seek(0)
+            sys.exit(f"failed: {' '.join(command)}\n{noise.read()[-4000:]}")
+    return Measured(said=json.loads(told.splitlines()[-1]), peak_bytes=memory.peak_bytes)
+
+
+class _Memory(Thread):
+    """The most memory of a session of processes: the sum of the peaks of those that live at a time.
+
+    Their peaks need not fall together, and what forked processes share is counted in each: it is never too little.
+    """
+
+    def __init__(self, session: int) -> None:
+        super().__init__(daemon=True)
+        self.peak_bytes = 0
+        self._session = session
+        self._is_over = Event()
+
+    def run(self) -> None:
+        while not self._is_over.wait(_PAUSE_S):
+            self.peak_bytes = max(self.peak_bytes, sum(map(_peak_bytes, self._members())))
+
+    def finish(self) -> None:
+        self._is_over.set()
+        self.join()
+
+    def _members(self) -> list[Path]:
+        return [found for found in Path("/proc").glob("[0-9]*") if _session_of(found) == self._session]
+
+
+def _session_of(process: Path) -> int | None:
+    with suppress(OSError):
+        # Behind the name, which may hold anything: state, parent, group, session.
+        return int((process / "stat").read_text().rpartition(")")[2].split()[3])
+    return None
+
+
+def _peak_bytes(process: Path) -> int:
+    with suppress(OSError):
+        found = re.search(r"VmHWM:\s+(\d+) kB", (process / "status").read_text())
+        return int(found[1]) << 10 if found else 0
+    return 0

@@ -1,0 +1,148 @@
+"""What is measured on Spark, each role in a process of its own: ROLE ARGUMENTS. Starting the session is not counted.
+
+Roles of ours use the session that `queueyard pipeline` starts. Those of Spark use one as it comes, with as much memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as all of PySpark's readers expect
+
+from queueyard.kernel.events import System
+from queueyard.pipeline.bronze.records import records_of
+from queueyard.pipeline.run import run
+from queueyard.pipeline.schemas import RESERVATION, RESERVATIONS
+from queueyard.pipeline.session import Spark, find_java, fit, start
+from queueyard.pipeline.silver.folding import folded, rows_of_lines
+from queueyard.pipeline.size import rows_ahead
+from queueyard.pipeline.sources.positions import plan
+from queueyard.pipeline.sources.spans import Origin
+from queueyard.pipeline.streams import STREAMS
+from queueyard.pipeline.tables import Table
+from queueyard.pipeline.warehouse import Warehouse
+from queueyard.yard.places import Place, open_yard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+_STREAM = "queen.reservations"
+_EVERYTHING = 1 << 60
+_MANY_ROWS = 1 << 30
+_LONGEST_S = 3600
+
+
+def parse(spark: SparkSession, file: str) -> dict[str, float]:
+    """Spark's own: every line is read and parsed, and nothing is done with it."""
+    start = time.perf_counter()
+    records = spark.read.text(file).select(F.from_json("value", RESERVATION).alias("record"))
+    rows = records.agg(F.count("record")).collect()[0][0]
+    return {"seconds": time.perf_counter() - start, "rows": rows}
+
+
+def fold(spark: SparkSession, yard: str, home: str) -> dict[str, float]:
+    """Read by our source, folded by our fold, committed to the table of the pipeline."""
+    start = time.perf_counter()
+    table = Table(spark, home, RESERVATIONS)
+    found = plan(open_yard(Path(yard)).places, {}, most_bytes=_EVERYTHING)
+    lines = records_of(spark, found).withColumn("batch", F.lit(0).cast("long"))
+    written = table.write(folded(rows_of_lines(lines, _STREAM), RESERVATION), upto=0)
+    table.commit(written, batch=0)
+    return {"seconds": time.perf_counter() - start, "rows": written.rows}
+
+
+def run_all(spark: SparkSession, yard: str, home: str) -> dict[str, float]:
+    """What `queueyard pipeline run` does in its session."""
+    start = time.perf_counter()
+    done = run(Warehouse(spark, home), open_yard(Path(yard)).places)
+    return {"seconds": time.perf_counter() - start, "rows": done.rows}
+
+
+def stream_of_spark(spark: SparkSession, file: str, target: str) -> dict[str, float]:
+    """Spark's own file source."""
+    lines = spark.readStream.schema(RESERVATION).json(str(Path(file).parent))
+    return _streamed(lines, target)
+
+
+def stream_of_ours(spark: SparkSession, file: str, target: str) -> dict[str, float]:
+    """Our source, and the same columns in the same format."""
+    origins = msgspec.json.encode([Origin(stream=_STREAM, place="here", path=file)]).decode()
+    lines = spark.readStream.format("queueyard_lines").option("origins", origins).load()
+    return _streamed(lines.select(F.from_json("raw", RESERVATION).alias("record")).select("record.*"), target)
+
+
+def _streamed(rows: DataFrame, target: str) -> dict[str, float]:
+    """All there is; called again with the same target it goes on from its checkpoint."""
+    start = time.perf_counter()
+    query = (
+        rows.writeStream.format("parquet")
+        .option("checkpointLocation", f"{target}/checkpoint")
+        .trigger(availableNow=True)
+        .start(f"{target}/rows")
+    )
+    query.awaitTermination(_LONGEST_S)
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "rows": rows.sparkSession.read.parquet(f"{target}/rows").count()}
+
+
+def redis(spark: SparkSession, url: str, target: str) -> dict[str, float]:
+    """Every entry of every stream of a server, with its fields as columns."""
+    start = time.perf_counter()
+    found = plan([Place(system=System.PANQUEUE, at=url)], {}, most_bytes=_EVERYTHING)
+    schema = STREAMS["panqueue.events"].schema
+    entries = records_of(spark, found).select("file", "position", F.from_json("raw", schema).alias("record"))
+    entries.select("file", "position", "record.*").write.parquet(target)
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "rows": spark.read.parquet(target).count()}
+
+
+ROLES_OF_SPARK: dict[str, Callable[..., dict[str, float]]] = {"parse": parse, "stream-of-spark": stream_of_spark}
+ROLES_OF_OURS: dict[str, Callable[..., dict[str, float]]] = {
+    "fold": fold,
+    "run": run_all,
+    "stream-of-ours": stream_of_ours,
+    "redis": redis,
+}
+
+
+def _session_of_spark() -> SparkSession:
+    os.environ |= {"JAVA_HOME": str(find_java(os.environ)), "SPARK_LOCAL_IP": "127.0.0.1"}
+    memory = Spark().driver_memory
+    return SparkSession.builder.master("local[*]").config("spark.driver.memory", memory).getOrCreate()
+
+
+def _session_for(words: list[str]) -> SparkSession:
+    """As the command starts it; what else depends on the number of rows, a run sees to by itself."""
+    yard, home = words
+    return start(Spark(rows=rows_ahead(home, open_yard(Path(yard)).places)))
+
+
+def _session_for_many() -> SparkSession:
+    session = start(Spark(rows=_MANY_ROWS))
+    fit(session, rows=_MANY_ROWS)
+    return session
+
+
+def main() -> None:
+    role, *words = sys.argv[1:]
+    if role in ROLES_OF_SPARK:
+        session = _session_of_spark()
+        said = ROLES_OF_SPARK[role](session, *words)
+    else:
+        session = _session_for(words) if role == "run" else _session_for_many()
+        said = ROLES_OF_OURS[role](session, *words)
+    print(json.dumps(said))
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()
