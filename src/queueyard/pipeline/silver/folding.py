@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
+_NOTE = '"_migration"'
 _ORDER = "_order"
 _BITS = "_bits"
 #: of a file: enough for 256 TiB
@@ -30,7 +31,8 @@ _FIRST = "created_at"
 def rows_of_lines(lines: DataFrame, stream: str) -> DataFrame:
     """Lines as parts that are not folded yet; lines without an id (notes of migrations) are left out."""
     # Only a line that holds the word can hold an explicit null, and few do: the others are not searched for names.
-    keys = F.when(F.instr("raw", "null") > 0, F.json_object_keys("raw"))
+    # (`instr` counts characters, which takes a third of the time of a whole fold.)
+    keys = F.when(F.col("raw").contains("null"), F.json_object_keys("raw"))
     names = STREAMS[stream].schema.fieldNames()
     cleared = F.filter(
         F.coalesce(keys, F.array().cast("array<string>")),
@@ -40,7 +42,8 @@ def rows_of_lines(lines: DataFrame, stream: str) -> DataFrame:
     )
     return (
         parsed(lines, stream)
-        .where(F.col("record.id").isNotNull())
+        # Only notes of migrations have no id. Asking every record for its id would read each line twice.
+        .where(~F.col("raw").contains(_NOTE) | F.col("record.id").isNotNull())
         .select(F.col("place").alias("source"), "record.*", cleared.alias("cleared"), "generation", "position", "batch")
     )
 
