@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
 from pipeline.histories import seen_in
+from queueyard.pipeline.session import take_turns
 from queueyard.pipeline.warehouse import Warehouse
 from scripts import finish, start_script
 
 if TYPE_CHECKING:
     from pathlib import Path
-    import subprocess
 
     from pyspark.sql import SparkSession
 
     from pipeline.histories import Undisturbed
 
 _LONGEST_WAIT_S = 200.0
+_POOL = "spark.scheduler.pool"
+_REMOTE = """
+import sys
+from queueyard.pipeline.session import Spark, start, take_turns
+
+session = start(Spark(remote=sys.argv[1]))
+take_turns(session, pool="small")
+print(session.range(3).count())
+"""
 
 
 def test_a_run_through_connect_makes_the_same_tables_while_a_second_one_is_refused(
@@ -40,6 +51,18 @@ def test_a_run_through_connect_makes_the_same_tables_while_a_second_one_is_refus
     assert refused.stdout == ""
     assert done.code == 0, done.stderr
     assert seen_in(Warehouse(spark, str(tmp_path / "home"))) == undisturbed.seen
+
+
+def test_turns_are_taken_where_the_session_is_ours_and_left_to_the_server_where_it_is_not(
+    spark: SparkSession, connect: str
+) -> None:
+    take_turns(spark, pool="small")
+    pool = spark.sparkContext.getLocalProperty(_POOL)
+    spark.sparkContext.setLocalProperty(_POOL, None)  # type: ignore[arg-type]
+    remote = subprocess.run([sys.executable, "-c", _REMOTE, connect], capture_output=True, text=True, check=False)
+
+    assert pool == "small"
+    assert (remote.returncode, remote.stdout) == (0, "3\n"), remote.stderr
 
 
 def _wait_for_lock(path: Path, run: subprocess.Popen[str]) -> None:

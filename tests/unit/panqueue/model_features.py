@@ -6,6 +6,7 @@ and schedules are in `model_clock.py`: what they do depends on the clock.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from unit.panqueue.model import Model
@@ -13,7 +14,7 @@ from unit.panqueue.model import Model
 Keys = dict[str, bytes]
 
 
-class FeatureModel(Model):
+class FeatureModel(Model, ABC):
     """A server with nothing but queues on it, and all of their features."""
 
     # --- adding ------------------------------------------------------------------------------------------------------
@@ -57,12 +58,13 @@ class FeatureModel(Model):
         self.published(k["notify"], b"")
         return [0, 0]
 
+    @abstractmethod
     def _holder(self, k: Keys, prefix: bytes, rule: bytes, key: bytes) -> bytes | None:
         """The job that keeps another one with its deduplication key out."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _hold(self, k: Keys, rule: bytes, key: bytes, job_id: bytes, for_ms: int) -> None:
-        raise NotImplementedError
+        """Let a job keep others with its deduplication key out."""
 
     # --- turns -------------------------------------------------------------------------------------------------------
 

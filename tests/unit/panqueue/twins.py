@@ -14,7 +14,7 @@ from queueyard.panqueue.placing import Placing
 from queueyard.panqueue.records import IdsFrom, JobOptions, JobState, Keep, Mode
 from queueyard.panqueue.store import Ask, QueueStore
 from servers import Server, fresh_id
-from unit.panqueue.model_features import FeatureModel
+from unit.panqueue.model_schedules import WholeModel
 
 if TYPE_CHECKING:
     import random
@@ -49,8 +49,8 @@ class Twin:
             self.model._hset(self.store.keys["meta"].encode(), ranked=STRICT_LEVEL_US)
         self.same(self.store.declare_mode(mode, chance.choice([1, 2, 3]) if mode is not Mode.GLOBAL else None))
 
-    def _make_model(self) -> Any:
-        return FeatureModel(lambda: 1_000_000)
+    def _make_model(self) -> WholeModel:
+        return WholeModel(1_000_000)
 
     def same(self, ask: Ask[Any]) -> Any:
         """Ask both; the replies must be equal, apart from times."""
