@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from queueyard.ops.transport import Begun
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RunningServer]:
@@ -53,6 +55,7 @@ def test_a_batch_that_was_begun_is_applied_when_it_is_finished(
 @pytest.mark.parametrize(
     ("nearly", "last", "code"),
     [(b"{", b"\n", "malformed_json"), (b"{}", b"\n", "invalid_request"), (body(1, b""), b"x", "malformed_json")],
+    ids=["cut", "empty", "too much"],
 )
 def test_what_makes_no_sense_is_refused_when_it_is_finished(
     server: RunningServer, transport: HttpTransport, nearly: bytes, last: bytes, code: str
@@ -66,11 +69,12 @@ def test_what_makes_no_sense_is_refused_when_it_is_finished(
 
 def test_the_next_batch_is_begun_while_one_is_under_way(server: RunningServer, transport: HttpTransport) -> None:
     first = transport.begin("POST", PUSH_PATH, body(1))
-    second = transport.begin("POST", PUSH_PATH, body(2))
+    second: list[Begun | None] = []
 
     assert first is not None
-    assert second is not None
-    statuses = [first.finish().status, second.finish().status, transport.exchange("POST", PUSH_PATH, body(3)).status]
+    statuses = [first.finish(lambda: second.append(transport.begin("POST", PUSH_PATH, body(2)))).status]
+    assert second[0] is not None
+    statuses += [second[0].finish().status, transport.exchange("POST", PUSH_PATH, body(3)).status]
 
     assert statuses == [200, 200, 200]
     assert [entry["seq"] for entry in server.feed()] == [1, 2, 3]

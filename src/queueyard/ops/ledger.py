@@ -8,12 +8,13 @@ locked, so they have no gaps and stand in the order of commits.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from queueyard.kernel.clock import SYSTEM_CLOCK, Clock, to_rfc3339
-from queueyard.ops import schema, texts
+from queueyard.ops import schema
 from queueyard.ops.names import folders_of, path_key
 from queueyard.ops.preparing import PreparedBatch, PreparedOp
 from queueyard.ops.problems import Problem
@@ -35,6 +36,7 @@ from queueyard.ops.rules import (
     judge_delete,
     judge_upsert,
 )
+from queueyard.ops.texts import Texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -85,9 +87,14 @@ class _Space(msgspec.Struct):
 class Ledger:
     """One thread's view of the books."""
 
-    def __init__(self, database: Database, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, database: Database, *, clock: Clock = SYSTEM_CLOCK, turn: AbstractContextManager[object] | None = None
+    ) -> None:
+        """`turn`: held while batches are worked on, let go of while the disk is waited for."""
         self.database = database
+        self._turn = turn or nullcontext()
         self.line: Connection = database.connect()
+        self.texts = Texts(database, self.line)
         self._clock = clock
 
     def create(self) -> None:
@@ -108,8 +115,12 @@ class Ledger:
         A batch that is refused gets its Problem and leaves nothing; the others go on. LedgerFailed if the database
         refuses; then nothing of any of them is there.
         """
-        with self.line.writing():
-            return [self._apply(push) for push in pushes]
+        try:
+            with self.line.writing(), self._turn:
+                return [self._apply(push) for push in pushes]
+        except BaseException:
+            self.texts.forget_recent()
+            raise
 
     def _apply(self, push: Push) -> Answered | Problem:
         try:
@@ -197,8 +208,8 @@ class _Applying:
     """
 
     def __init__(self, ledger: Ledger, space: _Space, push: Push) -> None:
-        self._database = ledger.database
         self._line = ledger.line
+        self._kept_texts = ledger.texts
         self._space = space
         self._push = push
         self._now = ledger.now()
@@ -235,7 +246,7 @@ class _Applying:
         """Everything that the batch changes."""
         line, space, request = self._line, self._space, self._push.batch.request
         if self._file_rows:
-            numbers = texts.keep(self._database, line, self._texts)
+            numbers = self._kept_texts.keep(self._texts)
             line.run_many(_UPSERT_FILE, ((*row[:-1], numbers.get(row[-1])) for row in self._file_rows))
             line.run_many(_INSERT_CHANGE, ((*row[:-1], numbers.get(row[-1])) for row in self._change_rows))
         if self._audit_rows:

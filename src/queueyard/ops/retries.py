@@ -37,14 +37,16 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
         body: bytes | None = None,
         *,
         begun: Begun | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
         understood: Callable[[Reply], bool] = lambda _: True,
         on_try: Callable[[int], None] = lambda _attempt: None,
         on_retry: Callable[[int, str], None] = lambda _attempt, _why: None,
     ) -> tuple[Reply, int]:
         """The first reply that is none to retry, and how many attempts it took.
 
-        `begun`: the first attempt, as far as it was sent already. A reply that is not `understood` (cut, or made up by
-        something in between) counts as none. TransportFailed if there was none in time.
+        `begun`: the first attempt, as far as it was sent already; `meanwhile` is done until its reply comes. A reply
+        that is not `understood` (cut, or made up by something in between) counts as none. TransportFailed if there was
+        none in time.
         """
         started = self.clock.monotonic()
         attempt = 0
@@ -54,7 +56,7 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
             on_try(attempt)
             try:
                 first = begun if attempt == 1 else None
-                reply = first.finish() if first else self.transport.exchange(method, path, body)
+                reply = first.finish(meanwhile) if first else self.transport.exchange(method, path, body)
                 if after_reply(reply.status, reply.code) is not Next.RETRY and understood(reply):
                     return reply, attempt
                 why, retry_after_s = _told(reply), reply.retry_after_s

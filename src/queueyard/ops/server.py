@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 import logging
 import re
@@ -78,6 +79,9 @@ class Server:
             self._open_ledger, max_waiting=settings.max_waiting, max_waiting_bytes=settings.max_waiting_bytes
         )
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
+        # One thread of Python works at a time. Understanding a batch while the writer works on another only keeps the
+        # writer waiting; in turns, the one is done while the other waits for the disk.
+        self._turn: AbstractContextManager[object] = threading.Lock() if database.writers == 1 else nullcontext()
         self._of_thread = threading.local()
         self._ledgers: list[Ledger] = []
         #: spaces are never taken away, so that each is looked up once
@@ -276,7 +280,7 @@ class Server:
 
         def understand(body: bytes) -> None:
             if encoding is None:
-                ahead.append(self._pool.submit(self._understood, body, None))
+                ahead.append(self._pool.submit(self._understood_in_turn, body))
 
         body = await self._body(request, on_nearly_whole=understand)
         if ahead and body.endswith(b"\n"):
@@ -307,11 +311,15 @@ class Server:
     def _understood(self, body: bytes, encoding: str | None) -> PreparedBatch:
         return prepare(decompressed(body, encoding, self._settings.max_decompressed_bytes), self.limits)
 
+    def _understood_in_turn(self, body: bytes) -> PreparedBatch:
+        with self._turn if len(body) <= _UNDERSTOOD_AT_ONCE_BYTES else nullcontext():
+            return self._understood(body, None)
+
     async def _in_pool(self, act: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._pool, act, *args)
 
     def _open_ledger(self) -> Ledger:
-        return Ledger(self._database, clock=self._clock)
+        return Ledger(self._database, clock=self._clock, turn=self._turn)
 
     def _ledger(self) -> Ledger:
         """The line of this reading thread."""

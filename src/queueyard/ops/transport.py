@@ -4,8 +4,8 @@ A reply is a reply, whatever its status; TransportFailed means that there was no
 nobody knows whether the server did what it was asked. The token goes to this server only: over TLS or within this
 machine, never to where a redirect points, and never into a message.
 
-An exchange can be begun while the one before is under way: everything but its last byte is sent over a line of its own.
-A server can do nothing with it until it is whole, so it counts as not sent.
+An exchange can be begun while another is under way: everything but its last byte is sent over a line of its own. A
+server can do nothing with it until it is whole, so it counts as not sent.
 
 The standard library's client is used because it posts three times as many batches a second as the others that were
 measured, and needs no import of its own.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 #: no answer of ours is longer; a stream without end must not fill the memory
 LONGEST_REPLY_BYTES = 256 << 20
-_T = TypeVar("_T")
 _PROBLEM = msgspec.json.Decoder(dict[str, object])
 
 
@@ -74,10 +73,7 @@ class Transport(Protocol):
         """Ask once. TransportFailed if there is no whole reply."""
 
     def begin(self, method: str, path: str, body: bytes) -> Begun | None:
-        """Send all but the last byte of an exchange that is to come. None if that was not possible.
-
-        May be called by another thread than the one that waits for a reply.
-        """
+        """Send all but the last byte of an exchange that is to come. None if that was not possible."""
 
     def close(self) -> None:
         """Let go of the connections, and of what was begun."""
@@ -86,8 +82,8 @@ class Transport(Protocol):
 class Begun(Protocol):
     """An exchange that lacks its last byte."""
 
-    def finish(self) -> Reply:
-        """Ask, once. TransportFailed if there is no whole reply."""
+    def finish(self, meanwhile: Callable[[], None] = lambda: None) -> Reply:
+        """Ask, once, and do something else until there is a reply. TransportFailed if there is no whole one."""
 
 
 class HttpTransport:
@@ -142,29 +138,26 @@ class HttpTransport:
 
     def close(self) -> None:
         self._give_up_begun()
-        for connection in _taken(self._idle):
-            connection.close()
+        while self._idle:
+            self._idle.pop().close()
 
-    def _finish(self, begun: _HttpBegun) -> Reply:
-        try:
-            self._begun.remove(begun)
-        except ValueError:
+    def _finish(self, begun: _HttpBegun, meanwhile: Callable[[], None]) -> Reply:
+        if begun not in self._begun:
             return begun.anew()
+        self._begun.remove(begun)
         with self._explaining(begun.connection) as connection:
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.send(begun.last)
+            meanwhile()
             return self._read(connection)
 
     def _give_up_begun(self) -> None:
-        for begun in _taken(self._begun):
-            begun.connection.close()
+        while self._begun:
+            self._begun.pop().connection.close()
 
     def _line(self) -> HTTPConnection:
         """One that nobody uses."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self._new_line()
+        return self._idle.pop() if self._idle else self._new_line()
 
     @contextmanager
     def _explaining(self, connection: HTTPConnection) -> Iterator[HTTPConnection]:
@@ -237,7 +230,7 @@ class _HttpBegun:
         connection: HTTPConnection,
         last: bytes,
         *,
-        finish: Callable[[_HttpBegun], Reply],
+        finish: Callable[[_HttpBegun, Callable[[], None]], Reply],
         anew: Callable[[], Reply],
     ) -> None:
         self.connection = connection
@@ -245,15 +238,8 @@ class _HttpBegun:
         self.anew = anew
         self._finish = finish
 
-    def finish(self) -> Reply:
-        return self._finish(self)
-
-
-def _taken(things: list[_T]) -> Iterator[_T]:
-    """Each once, even if two threads take."""
-    with suppress(IndexError):
-        while True:
-            yield things.pop()
+    def finish(self, meanwhile: Callable[[], None] = lambda: None) -> Reply:
+        return self._finish(self, meanwhile)
 
 
 def origin_of(server: str) -> str:

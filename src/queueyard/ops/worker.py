@@ -11,13 +11,15 @@ next batch there is only the note of the answer.
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from queueyard.kernel.clock import to_rfc3339
+from queueyard.kernel.errors import QueueyardError
 from queueyard.kernel.events import Kind
 from queueyard.ops.errors import CorruptBatch, PushStopped, ServerLostProgress, TransportFailed
 from queueyard.ops.records import Answer, Manifest, NotedOp, PushRequest, PushResponse, RequestStatus, Status
@@ -27,7 +29,7 @@ from queueyard.ops.store import noted
 from queueyard.ops.transport import Begun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from queueyard.ops.aside import Aside
     from queueyard.ops.service import Ops
@@ -123,13 +125,17 @@ class _Pusher:
         self._aside = aside
         self._on_sent = on_sent
         self._on_retry = on_retry
+        #: the batch whose turn is next, if it was begun
+        self._ahead: _Batch | None = None
 
     def push(self, manifest: Manifest) -> None:
         """Send what is pending of one request; returns early when a batch of it was split: that part goes first."""
         answered: list[int] = []
+        pending = self._queue.pending(manifest)
+        self._ahead = None
         try:
-            for index, read in self._read_ahead(manifest, self._queue.pending(manifest)):
-                if not self._push_batch(manifest, index, read):
+            for index, following in zip_longest(pending, pending[1:]):
+                if not self._push_batch(manifest, index, following):
                     return
                 answered.append(index)
                 if len(answered) == _CLEARED_TOGETHER:
@@ -144,25 +150,12 @@ class _Pusher:
         self._queue.finish(manifest, keep=self._ops.settings.keep_completed)
         self.outcome.requests += 1
 
-    def _read_ahead(self, manifest: Manifest, indexes: list[int]) -> Iterator[tuple[int, Callable[[], _Batch]]]:
-        """Each index with its batch, which is read, hashed and begun while the server works on the one before."""
-        if len(indexes) < 2:
-            yield from ((index, partial(self._load, manifest, index)) for index in indexes)
-            return
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  only who sends much has use for threads
-
-        with ThreadPoolExecutor(1) as pool:
-            waiting: list[tuple[int, Callable[[], _Batch]]] = []
-            for index in indexes:
-                waiting.append((index, pool.submit(self._begin, manifest, index).result))
-                if len(waiting) == 2:
-                    yield waiting.pop(0)
-            yield from waiting
-
-    def _push_batch(self, manifest: Manifest, index: int, read: Callable[[], _Batch]) -> bool:
+    def _push_batch(self, manifest: Manifest, index: int, following: int | None) -> bool:
         """Whether the batch is answered; if not, its ops have gone elsewhere, and the queue looks different now."""
-        batch = self._read(manifest, index, read)
-        reply, response, attempt = self._ask(manifest, index, batch)
+        batch = self._begun(manifest, index)
+        reply, response, attempt = self._ask(
+            manifest, index, batch, meanwhile=partial(self._look_ahead, manifest, following)
+        )
         if response is not None:
             self._take(manifest, index, batch, response, attempt)
             return True
@@ -188,16 +181,26 @@ class _Pusher:
         batch = self._load(manifest, index)
         return msgspec.structs.replace(batch, begun=self._asking.transport.begin("POST", PUSH_PATH, batch.body))
 
-    def _read(self, manifest: Manifest, index: int, read: Callable[[], _Batch]) -> _Batch:
+    def _look_ahead(self, manifest: Manifest, index: int | None) -> None:
+        """Begin the next batch while the server works on one. What is wrong with it matters when it is its turn."""
+        with suppress(QueueyardError):
+            self._ahead = None if index is None else self._begin(manifest, index)
+
+    def _begun(self, manifest: Manifest, index: int) -> _Batch:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            return ahead
         try:
-            return read()
+            return self._begin(manifest, index)
         except CorruptBatch as fault:
             aside = self._queue.quarantine(manifest, index)
             self.outcome.notes.append(f"{fault}; set aside as {aside}")
             self._tell(Kind.FAILED, manifest, index, reason="corrupt")
             return self._load(manifest, index)
 
-    def _ask(self, manifest: Manifest, index: int, batch: _Batch) -> tuple[Reply, PushResponse | None, int]:
+    def _ask(
+        self, manifest: Manifest, index: int, batch: _Batch, *, meanwhile: Callable[[], None]
+    ) -> tuple[Reply, PushResponse | None, int]:
         """The reply, what it says if it is an answer, and which attempt it was that got it."""
         responses: list[PushResponse] = []
 
@@ -226,6 +229,7 @@ class _Pusher:
             PUSH_PATH,
             batch.body,
             begun=batch.begun,
+            meanwhile=meanwhile,
             understood=understood,
             on_try=on_try,
             on_retry=on_retry,

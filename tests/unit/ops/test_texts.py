@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queueyard.ops import texts
 from queueyard.ops.database import SqliteDatabase
 from queueyard.ops.doctor import examine_ledger
 from queueyard.ops.ledger import Ledger
@@ -42,7 +41,7 @@ def keep(ledger: Ledger, numbers: Iterable[int]) -> list[int]:
     """The numbers of texts, in the order of asking."""
     wanted = some(numbers)
     with ledger.line.writing():
-        found = texts.keep(ledger.database, ledger.line, wanted)
+        found = ledger.texts.keep(wanted)
     return [found[hashed] for hashed in wanted]
 
 
@@ -96,8 +95,9 @@ def test_what_is_rolled_back_was_never_known(ledger: Ledger, count: int) -> None
     keep(ledger, range(3))
 
     with suppress(RuntimeError), ledger.line.writing():
-        texts.keep(ledger.database, ledger.line, some(range(100, 100 + count)))
+        ledger.texts.keep(some(range(100, 100 + count)))
         raise RuntimeError
+    ledger.texts.forget_recent()
     numbers = keep(ledger, [100, 1, 50])
 
     assert numbers == [4, 2, 5]
