@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RECORDS = 10_000_000
-ENTRIES = 1_000_000
+ENTRIES = 3_000_000
 STEPS = (1_000_000, 3_000_000, 10_000_000)
 PEERS = {"duckdb": "duckdb.parquet", "polars": "polars.parquet", "python": "python.jsonl"}
 _FILE = Path(".beads") / "queen_reservations.jsonl"

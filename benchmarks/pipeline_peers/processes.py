@@ -18,7 +18,8 @@ import msgspec
 
 PACKAGES = ("duckdb==2.0.0", "polars==2.1.0", "orjson==3.13.0")
 _HERE = Path(__file__).parent
-_PAUSE_S = 0.05
+#: looking takes some milliseconds per gigabyte, which the process that is looked at pays
+_PAUSE_S = 0.5
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,10 +71,7 @@ def measured(*command: str) -> Measured:
 
 
 class _Memory(Thread):
-    """The most memory of a session of processes: the sum of the peaks of those that live at a time.
-
-    Their peaks need not fall together, and what forked processes share is counted in each: it is never too little.
-    """
+    """The most memory that a session of processes had at one time; what they share is counted once."""
 
     def __init__(self, session: int) -> None:
         super().__init__(daemon=True)
@@ -83,7 +81,7 @@ class _Memory(Thread):
 
     def run(self) -> None:
         while not self._is_over.wait(_PAUSE_S):
-            self.peak_bytes = max(self.peak_bytes, sum(map(_peak_bytes, self._members())))
+            self.peak_bytes = max(self.peak_bytes, sum(map(_bytes_of, self._members())))
 
     def finish(self) -> None:
         self._is_over.set()
@@ -100,8 +98,9 @@ def _session_of(process: Path) -> int | None:
     return None
 
 
-def _peak_bytes(process: Path) -> int:
+def _bytes_of(process: Path) -> int:
     with suppress(OSError):
-        found = re.search(r"VmHWM:\s+(\d+) kB", (process / "status").read_text())
+        # Proportional: a page that several processes have is divided among them.
+        found = re.search(r"^Pss:\s+(\d+) kB", (process / "smaps_rollup").read_text(), re.MULTILINE)
         return int(found[1]) << 10 if found else 0
     return 0

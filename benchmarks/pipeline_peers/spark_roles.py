@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -95,12 +95,16 @@ def _streamed(rows: DataFrame, target: str) -> dict[str, float]:
 
 
 def redis(spark: SparkSession, url: str, target: str) -> dict[str, float]:
-    """Every entry of every stream of a server, with its fields as columns."""
+    """Every entry of every stream of a server, with its fields as columns, batch after batch."""
     start = time.perf_counter()
-    found = plan([Place(system=System.PANQUEUE, at=url)], {}, most_bytes=_EVERYTHING)
     schema = STREAMS["panqueue.events"].schema
-    entries = records_of(spark, found).select("file", "position", F.from_json("raw", schema).alias("record"))
-    entries.select("file", "position", "record.*").write.parquet(target)
+    note: dict[str, Any] = {}
+    is_all = False
+    while not is_all:
+        found = plan([Place(system=System.PANQUEUE, at=url)], note, most_bytes=_EVERYTHING)
+        entries = records_of(spark, found).select("file", "position", F.from_json("raw", schema).alias("record"))
+        entries.select("file", "position", "record.*").write.mode("append").parquet(target)
+        note, is_all = found.note, found.is_all
     seconds = time.perf_counter() - start
     return {"seconds": seconds, "rows": spark.read.parquet(target).count()}
 

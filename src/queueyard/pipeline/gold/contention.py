@@ -3,6 +3,9 @@
 Spark has no engine for globs, so two patterns are said to meet by what stands before their first wildcard: they are
 equal, or one has a wildcard and its fixed start is the beginning of the other's. That names every pair that queen
 itself would call an overlap, and some that it would not (`src/*.py` and `src/a.css`).
+
+Which patterns meet is found among the patterns, of which there are few, by the folders above them; only then are
+reservations looked at, those of one hour and of two patterns that meet.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 LONGEST_HOLD_DAYS = 31
 _FIXED_START = r"^([^*?\[{\\]*)"
 _KEYS = ("source", "day", "holder", "holder_pattern", "waiter", "waiter_pattern")
-_HELD = ("id", "agent", "pattern", "fixed", "has_wildcard", "is_exclusive", "start_at", "end_at")
+_FOLDER = r"^(.*/)"
+_HELD = ("id", "agent", "pattern", "is_exclusive", "start_at", "end_at")
 
 
 def contention(*, reservations: DataFrame) -> DataFrame:
@@ -30,7 +34,8 @@ def contention(*, reservations: DataFrame) -> DataFrame:
     held = _held(reservations)
     return (
         _hours_of_holders(held)
-        .join(_first_hour_of_waiters(held), on=["source", "hour_at"], how="inner")
+        .join(_meetings(held), on=["source", "holder_pattern"], how="inner")
+        .join(_first_hour_of_waiters(held), on=["source", "hour_at", "waiter_pattern"], how="inner")
         .where(_clash())
         .select(*_pair())
         .groupBy(*_KEYS)
@@ -90,23 +95,35 @@ def _clash() -> Column:
     is_still_held = F.col("waiter_start_at") < F.col("holder_end_at")
     is_for_writing = F.col("holder_is_exclusive") | F.col("waiter_is_exclusive")
     is_another = F.col("holder_agent") != F.col("waiter_agent")
-    return is_another & is_first & is_still_held & is_for_writing & _meet()
+    return is_another & is_first & is_still_held & is_for_writing
 
 
-def _meet() -> Column:
-    return (
-        (F.col("holder_pattern") == F.col("waiter_pattern"))
-        | _contains("holder", "waiter")
-        | _contains("waiter", "holder")
-    )
-
-
-def _contains(outer: str, inner: str) -> Column:
+def _meetings(held: DataFrame) -> DataFrame:
+    """Every two patterns of a source that meet, in both orders; each meets itself."""
+    patterns = held.select("source", "pattern", "fixed", "has_wildcard").distinct()
     # `src/**` means `src`, too: a path without wildcards is compared as if it were a directory.
-    path = F.when(F.col(f"{inner}_has_wildcard"), F.col(f"{inner}_fixed")).otherwise(
-        F.concat(F.col(f"{inner}_fixed"), F.lit("/"))
+    path = F.when(F.col("has_wildcard"), F.col("fixed")).otherwise(F.concat("fixed", F.lit("/")))
+    outer = patterns.where("has_wildcard").select(
+        "source", F.regexp_extract("fixed", _FOLDER, 1).alias("folder"), F.col("pattern").alias("outer"), "fixed"
     )
-    return F.col(f"{outer}_has_wildcard") & F.startswith(path, F.col(f"{outer}_fixed"))
+    inner = patterns.select("source", F.explode(_folders_of(path)).alias("folder"), "pattern", path.alias("path"))
+    contained = outer.join(inner, on=["source", "folder"]).where(F.startswith("path", "fixed"))
+    pairs = F.array(_met("outer", "pattern"), _met("pattern", "outer"))
+    itself = patterns.select("source", F.inline(F.array(_met("pattern", "pattern"))))
+    return contained.select("source", F.inline(pairs)).unionByName(itself).distinct()
+
+
+def _folders_of(path: Column) -> Column:
+    """Every beginning of a path that is a folder: none at all, and each that ends with a slash."""
+    parts = F.split(path, "/")
+    return F.transform(
+        F.sequence(F.lit(0), F.size(parts) - 1),
+        lambda depth: F.array_join(F.transform(F.slice(parts, 1, depth), lambda part: F.concat(part, F.lit("/"))), ""),
+    )
+
+
+def _met(holder: str, waiter: str) -> Column:
+    return F.struct(F.col(holder).alias("holder_pattern"), F.col(waiter).alias("waiter_pattern"))
 
 
 def _pair() -> tuple[Column, ...]:

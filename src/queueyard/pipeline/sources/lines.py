@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes
 
 from queueyard.pipeline.errors import SourceFailed
 from queueyard.pipeline.schemas import RECORD
-from queueyard.pipeline.sources.arrow import record_batch
+from queueyard.pipeline.sources.arrow import record_batch, split_lines
 from queueyard.pipeline.sources.looking import cannot_read, look
 from queueyard.pipeline.sources.reading import LookingReader, PlannedReader, partitions_of
 from queueyard.pipeline.sources.spans import Mark, Marks, Origin, Seen, Span, between, plan, split
@@ -27,7 +29,6 @@ from queueyard.pipeline.sources.spans import Mark, Marks, Origin, Seen, Span, be
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
@@ -122,23 +123,29 @@ def _files_of_inode(span: Span) -> Iterator[str]:
 
 
 def _record_batch(span: Span, offset: int, data: bytes) -> pa.RecordBatch:
-    offsets: list[int] = []
-    texts: list[str] = []
-    for line in data.split(b"\n")[:-1]:
-        if offset >= span.end:
-            break
-        if line.strip():
-            offsets.append(offset)
-            texts.append(line.decode("utf-8", "replace"))
-        offset += len(line) + 1
+    """The lines of whole lines of bytes, as many as start in the span; blank ones are none."""
+    lines = split_lines(data)
+    ends = pc.cumulative_sum(pc.add(pc.binary_length(lines).cast(pa.int64()), 1))
+    offsets = pc.add(pa.concat_arrays([pa.array([0], pa.int64()), ends[:-1]]), offset)
+    texts = _decoded(lines)
+    is_line = pc.and_not(
+        pc.less(offsets, span.end), pc.or_(pc.equal(pc.binary_length(lines), 0), pc.ascii_is_space(texts))
+    )
     return record_batch(
         stream=span.stream,
         place=span.place,
         file=span.path,
         generation=span.generation,
-        positions=offsets,
-        raw=texts,
+        positions=offsets.filter(is_line),
+        raw=texts.filter(is_line),
     )
+
+
+def _decoded(lines: pa.Array) -> pa.Array:
+    try:
+        return lines.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([line.as_py().decode("utf-8", "replace") for line in lines], pa.string())
 
 
 def _first_line_start(descriptor: int, start: int) -> int:

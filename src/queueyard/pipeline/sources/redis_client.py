@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cache
+import gc
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -51,12 +52,23 @@ def pages(one: Range, client: Any) -> Iterator[list[Entry]]:
     """The entries of a range: each its id, and its fields and values."""
     after = one.after
     while True:
-        page = client.xrange(one.key, min=f"({after}", max=one.upto, count=_PAGE_ENTRIES)
+        with _without_cycles():
+            page = client.xrange(one.key, min=f"({after}", max=one.upto, count=_PAGE_ENTRIES)
         if page:
             yield page
             after = page[-1][0]
         if len(page) < _PAGE_ENTRIES:
             return
+
+
+@contextmanager
+def _without_cycles() -> Iterator[None]:
+    """A page is a hundred thousand objects and no cycle among them: looking for one takes a tenth of all the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _look_at(place: str, url: str) -> Iterator[Seen]:

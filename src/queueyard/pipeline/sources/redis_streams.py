@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from queueyard.pipeline.schemas import RECORD
-from queueyard.pipeline.sources.arrow import record_batch
+from queueyard.pipeline.sources.arrow import record_batch, split_lines
 from queueyard.pipeline.sources.entries import Mark, Marks, Range, Seen, between, plan, queue_of, tasks
 from queueyard.pipeline.sources.reading import LookingReader, PlannedReader, partitions_of
 from queueyard.pipeline.sources.redis_client import Entry, Secrets, asking, look, pages
@@ -109,7 +109,7 @@ def _record_batch(piece: Range, page: list[Entry]) -> pa.RecordBatch:
         generation=piece.generation,
         positions=_as_long(ids.field("milliseconds")),
         minors=_as_long(ids.field("sequence")),
-        raw=_ENCODER.encode_lines(starmap(_as_object, page)).decode().split("\n")[:-1],
+        raw=split_lines(_ENCODER.encode_lines(starmap(_as_object, page))).cast(pa.string()),
     )
 
 
