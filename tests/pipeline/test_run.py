@@ -60,6 +60,21 @@ def test_what_is_new_is_read_and_then_nothing_is(spark: SparkSession, repository
     assert {name: DeltaLog(f"{house.home}/{name}").batch() for name in GOLD_NAMES} == dict.fromkeys(GOLD_NAMES, 0)
 
 
+def test_tables_for_which_nothing_came_are_left_as_they_are(
+    spark: SparkSession, repository: Path, tmp_path: Path
+) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+    places = [Place(system=System.QUEEN, at=str(repository))]
+    run(house, places)
+
+    with Queen.open(repository, agent="ben", environment={}) as ben:
+        ben.send("ana", "done")
+    run(house, places)
+
+    batches = {metric.name: house.table(metric.spec).log.batch() for metric in METRICS}
+    assert batches == dict.fromkeys(batches, 1) | {"landing": 0, "sync": 0, "contention": 0}
+
+
 def test_a_line_that_makes_no_sense_is_kept_with_the_reason(
     spark: SparkSession, repository: Path, tmp_path: Path
 ) -> None:

@@ -39,6 +39,8 @@ class Metric:
     make: Callable[..., DataFrame]
     #: one or two sentences for people
     definition: str
+    #: the formats whose events it counts; none are named where all of them are
+    streams: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -88,6 +90,7 @@ METRICS: tuple[Metric, ...] = (
         make=landing,
         definition="How many changes landed on a trunk on a day, how long they took from the push, and how many checks "
         "were thrown away because what they looked at could no longer land (jjq).",
+        streams=frozenset({"jjq.events"}),
     ),
     Metric(
         spec=schemas.AGENTS,
@@ -109,6 +112,7 @@ METRICS: tuple[Metric, ...] = (
         make=sync,
         definition="How long batches of a space took from being queued to being answered, how many ops were applied, "
         "met a conflict or were rejected, and how many files and bytes changed on a day (ops).",
+        streams=frozenset({"ops.events", "ops.changes", "ops.audit"}),
     ),
     Metric(
         spec=schemas.SUMMARY,

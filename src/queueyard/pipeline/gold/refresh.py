@@ -62,5 +62,10 @@ def _is_stale(house: Warehouse, metric: Metric, version: str | None) -> bool:
 
 
 def _upto(house: Warehouse, metric: Metric) -> int:
-    """The last batch that any of its silver tables has; a table of which there is nothing yet counts as new."""
-    return max(0, *(house.batch_of(name) for name in metric.needs))
+    """The last batch that changed what it is made of; a table of which there is nothing yet counts as new."""
+    last = max(0, *(house.batch_of(name) for name in metric.needs))
+    if not metric.streams:
+        return last
+    came = (file.upto for file in house.lines.log.files() if file.partition["stream"] in metric.streams)
+    # Bronze may be ahead of silver.
+    return min(last, max(came, default=0))
