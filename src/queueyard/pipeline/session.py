@@ -80,7 +80,7 @@ class Spark(msgspec.Struct, frozen=True, kw_only=True):
     master: str | None = None
     #: for example sc://host:15002; goes before `master`
     remote: str | None = None
-    driver_memory: str = "2g"
+    driver_memory: str = "1536m"
     #: about how many rows it will go through
     rows: int = 0
     #: further settings of Spark itself
