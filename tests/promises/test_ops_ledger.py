@@ -295,6 +295,20 @@ class TestAllOrNothing:
         assert apply(ledger, push(*batch, request="COUNTED")).replayed
         assert examine_ledger(ledger) == []
 
+    def test_a_text_that_was_rolled_back_is_stored_by_the_next_batch_that_brings_it(self, ledger: Ledger) -> None:
+        real = ledger.line
+        ledger.line = whole = Failing(real, None)
+        apply(ledger, push(op(1, "one")))
+        ledger.line = Failing(real, whole.count)
+        with pytest.raises(LedgerFailed):
+            ledger.apply([push(op(2, "two"), request="ROLLED-BACK")])
+        ledger.line = real
+
+        apply(ledger, push(op(3, "two"), request="NEXT"))
+
+        assert examine_ledger(ledger) == []
+        assert [bytes(text) for (text,) in real.rows("SELECT content FROM blob ORDER BY id")] == [b"one", b"two"]
+
 
 def snapshot(line: Connection) -> list[list[tuple[Any, ...]]]:
     tables = ("space", "file", "change", "audit", "request", "batch")

@@ -94,7 +94,7 @@ class Ledger:
         self.database = database
         self._turn = turn or nullcontext()
         self.line: Connection = database.connect()
-        self.texts = Texts(database, self.line)
+        self.texts = Texts(database)
         self._clock = clock
 
     def create(self) -> None:
@@ -246,7 +246,7 @@ class _Applying:
         """Everything that the batch changes."""
         line, space, request = self._line, self._space, self._push.batch.request
         if self._file_rows:
-            numbers = self._kept_texts.keep(self._texts)
+            numbers = self._kept_texts.keep(line, self._texts)
             line.run_many(_UPSERT_FILE, ((*row[:-1], numbers.get(row[-1])) for row in self._file_rows))
             line.run_many(_INSERT_CHANGE, ((*row[:-1], numbers.get(row[-1])) for row in self._change_rows))
         if self._audit_rows:

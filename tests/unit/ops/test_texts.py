@@ -41,7 +41,7 @@ def keep(ledger: Ledger, numbers: Iterable[int]) -> list[int]:
     """The numbers of texts, in the order of asking."""
     wanted = some(numbers)
     with ledger.line.writing():
-        found = ledger.texts.keep(wanted)
+        found = ledger.texts.keep(ledger.line, wanted)
     return [found[hashed] for hashed in wanted]
 
 
@@ -95,7 +95,7 @@ def test_what_is_rolled_back_was_never_known(ledger: Ledger, count: int) -> None
     keep(ledger, range(3))
 
     with suppress(RuntimeError), ledger.line.writing():
-        ledger.texts.keep(some(range(100, 100 + count)))
+        ledger.texts.keep(ledger.line, some(range(100, 100 + count)))
         raise RuntimeError
     ledger.texts.forget_recent()
     numbers = keep(ledger, [100, 1, 50])
