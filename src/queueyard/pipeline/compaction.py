@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queueyard.pipeline import schemas
+from queueyard.pipeline.gold.refresh import refresh
 from queueyard.pipeline.silver import attempts, files, folding, items
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ MOST_FILES = 16
 
 def compact(house: Warehouse, *, most_files: int = MOST_FILES) -> dict[str, int]:
     """Compact every table that has more files than this; gives how many files each lost."""
+    # Which days of gold change is told by new parts beside old ones, so gold goes first.
+    refresh(house)
     gone = {table.spec.name: _add_up(table, merged, most_files) for table, merged in _parts(house)}
     for table in (house.lines, house.events):
         gone[table.spec.name] = table.log.compact() if len(table.log.files()) > most_files else 0

@@ -51,6 +51,11 @@ class DeltaLog:
     def exists(self) -> bool:
         return self._open() is not None
 
+    def identity(self) -> str | None:
+        """What tells this table from one that was made anew at the same address; None where there is none."""
+        log = self._open()
+        return None if log is None else str(log.metadata().id)
+
     def files(self) -> list[File]:
         """Every file that counts."""
         log = self._open()

@@ -19,7 +19,7 @@ from queueyard.pipeline import schemas
 from queueyard.pipeline.delta import DeltaLog
 from queueyard.pipeline.expectations import RULES, SCHEMA_RULE, TOTALS
 from queueyard.pipeline.gold import METRICS
-from queueyard.pipeline.schemas import ITEM_KEY, VIOLATIONS
+from queueyard.pipeline.schemas import ATTEMPT_KEY, ITEM_KEY, RECORD_KEY, VIOLATIONS
 from queueyard.pipeline.silver import attempts, files, folding
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from queueyard.pipeline.warehouse import Warehouse
 
 _GOLD = {metric.spec.name: metric.spec for metric in METRICS}
-_ATTEMPT_KEY = (*ITEM_KEY, "attempt")
-_RECORD_KEY = ("source", "id")
 _FILE_KEY = ("source", "space", "file")
 _QUEUE = ("system", "source", "queue")
 #: the columns of what breaks a rule
@@ -42,10 +40,10 @@ _BROKEN = "table string, rule string, key string, is_whole boolean"
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "silver/events": ("id",),
     "silver/items": ITEM_KEY,
-    "silver/attempts": _ATTEMPT_KEY,
-    "silver/messages": _RECORD_KEY,
-    "silver/assignments": _RECORD_KEY,
-    "silver/reservations": _RECORD_KEY,
+    "silver/attempts": ATTEMPT_KEY,
+    "silver/messages": RECORD_KEY,
+    "silver/assignments": RECORD_KEY,
+    "silver/reservations": RECORD_KEY,
     "silver/file_versions": ("source", "space", "seq"),
     "silver/files": _FILE_KEY,
     "gold/throughput": ("grain", "bucket_at", *_QUEUE),
@@ -124,7 +122,7 @@ def _events(house: Warehouse, after: int) -> DataFrame:
 
 def _attempts(house: Warehouse, after: int) -> DataFrame:
     known = house.items.since(after).select(*ITEM_KEY, F.lit(True).alias("is_item")).distinct()
-    tried = attempts.view(_touched(house.attempts, _ATTEMPT_KEY, after)).join(known, on=list(ITEM_KEY), how="left")
+    tried = attempts.view(house.attempts.touched(ATTEMPT_KEY, after)).join(known, on=list(ITEM_KEY), how="left")
     return tried.withColumn("is_item", F.coalesce("is_item", F.lit(False)))
 
 
@@ -140,24 +138,18 @@ def _messages(house: Warehouse, after: int) -> DataFrame:
 
 def _files(house: Warehouse, after: int) -> DataFrame:
     known = (
-        _touched(house.file_versions, _FILE_KEY, after)
+        house.file_versions.touched(_FILE_KEY, after)
         .select(*_FILE_KEY, "version", "seq", F.lit(True).alias("is_version"))
         .distinct()
     )
-    newest = files.merged(_touched(house.files, _FILE_KEY, after))
+    newest = files.merged(house.files.touched(_FILE_KEY, after))
     return newest.join(known, on=[*_FILE_KEY, "version", "seq"], how="left").withColumn(
         "is_version", F.coalesce("is_version", F.lit(False))
     )
 
 
 def _records(table: Table, schema: StructType, after: int) -> DataFrame:
-    return folding.view(_touched(table, _RECORD_KEY, after), schema)
-
-
-def _touched(table: Table, key: Sequence[str], after: int) -> DataFrame:
-    """All parts of whatever has a new part."""
-    keys = table.since(after).select(*key).distinct()
-    return table.read().join(keys, on=list(key), how="left_semi")
+    return folding.view(table.touched(RECORD_KEY, after), schema)
 
 
 _SILVER_LOOKS: Mapping[str, Callable[[Warehouse, int], DataFrame]] = {

@@ -94,6 +94,8 @@ EVENTS = TableSpec(name="silver/events", schema=_with(EVENT, day=_DATE, batch=_L
 
 #: whose item it is; the key of items and attempts
 ITEM_KEY = ("system", "source", "queue", "item")
+ATTEMPT_KEY = (*ITEM_KEY, "attempt")
+RECORD_KEY = ("source", "id")
 _KEY = _schema(system=_STRING, source=_STRING, queue=_STRING, item=_STRING)
 
 #: what one batch knows of an item; several rows of one item add up to its state (silver/items.py)

@@ -75,6 +75,11 @@ class Table:
         """The rows of all batches behind this one; only their files are opened."""
         return self.read(lambda file: file.upto > batch and keep(file)).where(F.col("batch") > batch)
 
+    def touched(self, key: Sequence[str], batch: int) -> DataFrame:
+        """All rows, new and old, of every key that has a row in a batch behind this one."""
+        keys = self.since(batch).select(*key).distinct()
+        return self.read().join(keys, on=list(key), how="left_semi")
+
     def write(self, frame: DataFrame, *, upto: int) -> Written:
         """Write Parquet beside what is committed, with rows up to this batch. Nobody sees it before `commit`."""
         # Each write has a folder of its own, so that its files are found by one listing. The folder is named like a

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from queueyard.pipeline.delta import File
     from queueyard.pipeline.schemas import TableSpec
 
 #: the number of the batch that a row came with, and what else only the next fold needs
@@ -45,9 +46,20 @@ class Warehouse:
         """A silver table as people read it: parts added up, no book-keeping."""
         return _VIEWS[name](self)
 
+    def view_of_events(self, keep: Callable[[File], bool] = lambda _: True) -> DataFrame:
+        """The same for events, which have a file for each day; only of files that `keep` likes."""
+        return self.events.read(keep).drop(*_BOOKKEEPING, "day")
+
     def batch_of(self, name: str) -> int:
         """The last batch that a silver table has; -1 for none."""
-        return DeltaLog(f"{self.home}/silver/{name}").batch()
+        return self._log_of(name).batch()
+
+    def identity_of(self, name: str) -> str | None:
+        """What tells a silver table from one that was made anew; None where there is none yet."""
+        return self._log_of(name).identity()
+
+    def _log_of(self, name: str) -> DeltaLog:
+        return DeltaLog(f"{self.home}/silver/{name}")
 
 
 def _folded(table: Table, schema: StructType) -> DataFrame:
@@ -55,7 +67,7 @@ def _folded(table: Table, schema: StructType) -> DataFrame:
 
 
 _VIEWS: dict[str, Callable[[Warehouse], DataFrame]] = {
-    "events": lambda house: house.events.read().drop(*_BOOKKEEPING, "day"),
+    "events": Warehouse.view_of_events,
     "items": lambda house: items.merged(house.items.read()).drop(*_BOOKKEEPING),
     "attempts": lambda house: attempts.view(house.attempts.read()),
     "messages": lambda house: _folded(house.messages, schemas.MESSAGE),

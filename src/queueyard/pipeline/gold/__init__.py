@@ -20,6 +20,7 @@ from queueyard.pipeline.gold.retries import retries
 from queueyard.pipeline.gold.summary import summary
 from queueyard.pipeline.gold.sync import sync
 from queueyard.pipeline.gold.throughput import throughput
+from queueyard.pipeline.streams import STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +40,12 @@ class Metric:
     make: Callable[..., DataFrame]
     #: one or two sentences for people
     definition: str
+    #: the day of a row, in SQL, if a day follows from silver's rows of that day alone (days.py says which those are)
+    day: str | None = None
     #: the formats whose events it counts; none are named where all of them are
     streams: frozenset[str] = frozenset()
+    #: counts up when the table comes to mean something else, so that no day is kept which was made by the older rule
+    edition: int = 1
 
     @property
     def name(self) -> str:
@@ -48,11 +53,14 @@ class Metric:
         return self.spec.name.rpartition("/")[2]
 
 
+#: messages and reservations have no attempts
+_TRIED = frozenset(STREAMS) - {"queen.messages", "queen.reservations"}
 METRICS: tuple[Metric, ...] = (
     Metric(
         spec=schemas.THROUGHPUT,
         needs=("events",),
         make=throughput,
+        day="to_date(bucket_at)",
         definition="How many items of a queue were queued, started, succeeded, failed, conflicted and canceled in a "
         "minute, an hour and a day. Each event counts once, in the bucket of its own time (UTC).",
     ),
@@ -62,11 +70,13 @@ METRICS: tuple[Metric, ...] = (
         make=durations,
         definition="How long attempts waited (queued to started) and ran (started to finished): number, mean, maximum "
         "and percentiles per queue, per group and per day. Attempts without both ends are left out.",
+        streams=_TRIED,
     ),
     Metric(
         spec=schemas.FAILURES,
         needs=("events",),
         make=failures,
+        day="day",
         definition="What failed, conflicted, stalled or had to be retried, by reason, per queue and day. In a reason, "
         "numbers, ids, paths and quoted texts are replaced by placeholders, so that equal faults count as one.",
     ),
@@ -74,6 +84,7 @@ METRICS: tuple[Metric, ...] = (
         spec=schemas.RETRIES,
         needs=("events",),
         make=retries,
+        day="day",
         definition="How often work of a queue had to be tried again, lost its worker or was handed back on a day, "
         "beside how often it was started.",
     ),
@@ -83,6 +94,7 @@ METRICS: tuple[Metric, ...] = (
         make=fairness,
         definition="Jain's index over the groups of a queue in an hour and a day, of starts and of run time: 1 if all "
         "got the same, 1/n if one of n got everything. A group that only waited counts with nothing.",
+        streams=_TRIED,
     ),
     Metric(
         spec=schemas.LANDING,
@@ -103,6 +115,7 @@ METRICS: tuple[Metric, ...] = (
         spec=schemas.CONTENTION,
         needs=("reservations",),
         make=contention,
+        day="day",
         definition="How long two agents had reservations in force on files that may be the same, at least one of them "
         "exclusive. Who reserved first holds, the other one waits (queen).",
     ),
@@ -118,6 +131,7 @@ METRICS: tuple[Metric, ...] = (
         spec=schemas.SUMMARY,
         needs=("events", "attempts"),
         make=summary,
+        day="day",
         definition="One row per system and day: how many items moved and how they ended, the share that succeeded, and "
         "the median and 95th percentile of waiting and running.",
     ),

@@ -1,15 +1,18 @@
-"""Makes gold tables anew from the silver views, each put in place of the old one at once.
+"""Brings gold tables to their silver tables, each put in place of the old one at once.
 
-Gold tables are small, and replaced as a whole: whoever reads one sees the tables of one batch. A table is made only if
-something that it is made of has changed or was made anew; a batch that is refreshed twice commits nothing twice.
+Gold tables are small, and replaced as a whole: whoever reads one sees the tables of one batch. What is read for that
+follows what came, where a table tells day by day: the other days are taken from the old table. A table is left alone if
+nothing that it is made of has changed; a batch that is refreshed twice commits nothing twice.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from queueyard.pipeline.gold import METRICS
+from queueyard.pipeline.gold.days import can_be_narrowed, changed, is_within, narrowed
 from queueyard.pipeline.silver.build import REMADE
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from queueyard.pipeline.gold import Metric
+    from queueyard.pipeline.tables import Table
     from queueyard.pipeline.warehouse import Warehouse
 
 #: metrics that are planned and run at once: small tables are mostly planning, which is the driver's work
@@ -26,39 +30,76 @@ _AT_ONCE = 3
 
 def refresh(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None) -> list[str]:
     """Bring every gold table to its silver tables; gives the names of those that were made."""
-    version = house.events.log.note().get(REMADE)
-    stale = [metric for metric in METRICS if _is_stale(house, metric, version)]
-    views = {name: _kept(house, name) for name in sorted({name for metric in stale for name in metric.needs})}
+    stale = [metric for metric in METRICS if _is_stale(house, metric)]
+    views = _Views(house)
 
     def make(metric: Metric) -> None:
-        table = house.table(metric.spec)
-        upto = _upto(house, metric)
-        made = metric.make(**{name: views[name] for name in metric.needs})
-        written, note = table.write(made.coalesce(1), upto=upto), {REMADE: version}
+        table, upto, origin = house.table(metric.spec), _upto(house, metric), _origin(house, metric)
+        days = _changed_days(house, metric)
+        made = metric.make(**{name: views.of(name, days) for name in metric.needs})
+        rows = made if days is None or metric.day is None else _with_other_days(made, table, metric.day, days)
+        written = table.write(rows.coalesce(1), upto=upto)
         if table.log.batch() < upto:
-            table.commit(written, batch=upto, mode="overwrite", note=note)
+            table.commit(written, batch=upto, mode="overwrite", note=origin)
         else:
-            table.overwrite(written, note=note)
+            table.overwrite(written, note=origin)
         advance(metric.name)
 
     try:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(make, stale))
     finally:
-        for view in views.values():
-            view.unpersist()
+        views.forget()
     return [metric.name for metric in stale]
 
 
-def _kept(house: Warehouse, name: str) -> DataFrame:
-    """A view that is read several times, and merged once; events are merged already, so they are read from files."""
-    view = house.view(name)
-    return view if name == "events" else view.persist()
+class _Views:
+    """What metrics read, by the days that they want of it. Views that have to be merged are merged once, and kept."""
+
+    def __init__(self, house: Warehouse) -> None:
+        self._house = house
+        self._kept: dict[tuple[str, frozenset[str] | None], DataFrame] = {}
+        self._lock = Lock()
+
+    def of(self, name: str, days: set[str] | None) -> DataFrame:
+        wanted = None if days is None or not can_be_narrowed(name) else frozenset(days)
+        with self._lock:
+            if (name, wanted) not in self._kept:
+                view = self._house.view(name) if wanted is None else narrowed(self._house, name, wanted)
+                # Events are merged already.
+                self._kept[name, wanted] = view if name == "events" else view.persist()
+            return self._kept[name, wanted]
+
+    def forget(self) -> None:
+        for view in self._kept.values():
+            view.unpersist()
 
 
-def _is_stale(house: Warehouse, metric: Metric, version: str | None) -> bool:
+def _with_other_days(made: DataFrame, table: Table, day: str, days: set[str]) -> DataFrame:
+    is_made = is_within(day, days)
+    return made.where(is_made).unionByName(table.read().where(~is_made))
+
+
+def _changed_days(house: Warehouse, metric: Metric) -> set[str] | None:
+    """The days to be made; None for all of them."""
     log = house.table(metric.spec).log
-    return log.batch() < _upto(house, metric) or log.note().get(REMADE) != version
+    if metric.day is None or log.note() != _origin(house, metric):
+        return None
+    return set().union(*(changed(house, name, after=log.batch()) for name in metric.needs))
+
+
+def _is_stale(house: Warehouse, metric: Metric) -> bool:
+    log = house.table(metric.spec).log
+    return log.batch() < _upto(house, metric) or log.note() != _origin(house, metric)
+
+
+def _origin(house: Warehouse, metric: Metric) -> dict[str, Any]:
+    """What a table is made of and by which rule: as long as this is the same, what it says of a day can be kept."""
+    return {
+        "edition": metric.edition,
+        "of": [house.identity_of(name) for name in metric.needs],
+        REMADE: house.events.log.note().get(REMADE),
+    }
 
 
 def _upto(house: Warehouse, metric: Metric) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from queueyard.kernel.events import Kind, System
-from queueyard.pipeline.schemas import ATTEMPTS, ITEM_KEY
+from queueyard.pipeline.schemas import ATTEMPT_KEY, ATTEMPTS, ITEM_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -38,7 +38,7 @@ def of_events(events: DataFrame) -> DataFrame:
 def merged(parts: DataFrame) -> DataFrame:
     """One row per attempt, still as a part: what the next batch brings can be added."""
     return (
-        parts.groupBy(*ITEM_KEY, "attempt")
+        parts.groupBy(*ATTEMPT_KEY)
         .agg(
             F.max("group").alias("group"),
             F.max_by("actor", "actor_order").alias("actor"),

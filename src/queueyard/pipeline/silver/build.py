@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from queueyard.kernel.ids import new_ulid
 from queueyard.pipeline import schemas
-from queueyard.pipeline.schemas import EVENT
+from queueyard.pipeline.schemas import EVENT, RECORD_KEY
 from queueyard.pipeline.silver import attempts, events, files, folding, items, queen, snapshots
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from queueyard.pipeline.warehouse import Warehouse
 
 _CHANGES = "ops.changes"
-_RECORD_KEY = ["source", "id"]
 #: in the note of a table: which making of the events it follows from
 REMADE = "remade"
 #: streams whose events follow from each line alone
@@ -103,8 +102,10 @@ def _told(house: Warehouse, *, after: int) -> DataFrame:
     for stream, (spec, schema, tell_changes) in _FOLDED.items():
         if stream in streams:
             new = folding.rows_of_lines(_lines(house, after, stream), stream)
-            ids = new.select(*_RECORD_KEY).distinct()
-            known = house.table(spec).read().where(F.col("batch") <= after).join(ids, on=_RECORD_KEY, how="left_semi")
+            ids = new.select(*RECORD_KEY).distinct()
+            known = (
+                house.table(spec).read().where(F.col("batch") <= after).join(ids, on=list(RECORD_KEY), how="left_semi")
+            )
             told.append(tell_changes(new, folding.folded(known, schema)))
     return events.union(told) if told else house.spark.createDataFrame([], EVENT)
 

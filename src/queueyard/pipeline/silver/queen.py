@@ -86,8 +86,7 @@ def reservation_events(rows: DataFrame, before: DataFrame) -> DataFrame:
 def _steps(rows: DataFrame, before: DataFrame, schema: StructType) -> DataFrame:
     """Each line as the record stood behind it, with the record `before` it."""
     names = [name for name in schema.fieldNames() if name != "id"]
-    touched = before.join(rows.select("source", "id").distinct(), on=["source", "id"], how="left_semi")
-    marked = touched.withColumn("_new", F.lit(False)).unionByName(rows.withColumn("_new", F.lit(True)))
+    marked = before.withColumn("_new", F.lit(False)).unionByName(rows.withColumn("_new", F.lit(True)))
     order = Window.partitionBy("source", "id").orderBy("_new", "generation", "position")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     values = [_value_so_far(name, so_far).alias(name) for name in names]
