@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from measuring import finish, report, seconds
 from pipeline_peers.entries import filled_server
-from pipeline_peers.lines import append_lines
+from pipeline_peers.lines import FILE, append_lines
 from pipeline_peers.processes import Measured, engine, peers_python, spark
 from pipeline_peers.watching import delays
 from queueyard.kernel.events import System
@@ -37,7 +37,6 @@ RECORDS = 10_000_000
 ENTRIES = 3_000_000
 STEPS = (1_000_000, 3_000_000, 10_000_000)
 PEERS = {"duckdb": "duckdb.parquet", "polars": "polars.parquet", "python": "python.jsonl"}
-_FILE = Path(".beads") / "queen_reservations.jsonl"
 _STATUS_EVENTS = 20_000
 _STATUS_CALLS = 5
 #: Systems whose histories are files
@@ -62,10 +61,10 @@ class Bench:
             return spark("fold", yard, self._fresh("full-home"))
 
         candidates: dict[str, Callable[[], Measured]] = {
-            name: lambda name=name, to=to: engine(python, name, yard / _FILE, self._folder / to)  # type: ignore[misc]
+            name: lambda name=name, to=to: engine(python, name, yard / FILE, self._folder / to)  # type: ignore[misc]
             for name, to in PEERS.items()
         }
-        candidates |= {"spark, parse only": lambda: spark("parse", yard / _FILE), "pipeline": fold}
+        candidates |= {"spark, parse only": lambda: spark("parse", yard / FILE), "pipeline": fold}
         taken: dict[str, list[Measured]] = {name: [] for name in candidates}
         for _ in range(self._rounds):
             for name, run in candidates.items():
@@ -84,23 +83,20 @@ class Bench:
             report(f"full: rows that differ from those of {name}", told.said["rows"], "rows", at_most=0)
 
     def fresh(self) -> None:
-        """One line in a hundred is new; then all tables, gold and quality included."""
-        yard = self._yard("fresh")
-        home = self._fresh("fresh-home")
+        """One line in a hundred is new; then all tables, gold and quality included, in the session of the first run."""
+        yard, home, gold = self._yard("fresh"), self._fresh("fresh-home"), self._fresh("fresh-gold")
         python = peers_python(self._peers)
-        whole = spark("run", yard, home)
-        known = int(RECORDS * self._scale)
-        ours: list[Measured] = []
-        theirs: list[Measured] = []
-        for number in range(self._rounds):
-            append_lines(yard / _FILE, known // 100, first=known + number * (known // 100))
-            theirs.append(engine(python, "duckdb-gold", yard / _FILE, self._folder / "gold.parquet"))
-            ours.append(spark("run", yard, home))
-        report("fresh: pipeline, everything", whole.seconds, "s")
-        report("fresh: pipeline, after 1 % more", statistics.median(one.seconds for one in ours), "s")
-        report("fresh: DuckDB, everything anew", statistics.median(one.seconds for one in theirs), "s")
-        report("fresh: pipeline after 1 % / DuckDB anew", _ratio(ours, theirs), "x", at_most=1)
-        report("fresh: pipeline after 1 % / pipeline, everything", _ratio(ours, [whole] * len(ours)), "x", at_most=0.1)
+        said = spark("fresh", yard, home, python, gold, int(RECORDS * self._scale), self._rounds).said
+        whole, ours, theirs = said["seconds"], said["ours"], said["theirs"]
+        report("fresh: pipeline, everything", whole, "s")
+        report("fresh: pipeline, after 1 % more", statistics.median(ours), "s")
+        report("fresh: DuckDB, everything anew", statistics.median(theirs), "s")
+        sooner = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
+        report("fresh: pipeline after 1 % / DuckDB anew", sooner, "x", at_most=1)
+        report("fresh: pipeline after 1 % / pipeline, everything", statistics.median(ours) / whole, "x", at_most=0.1)
+        report(
+            "fresh: rows of gold that differ", engine(python, "differ-gold", home, gold).said["rows"], "rows", at_most=0
+        )
 
     def growing(self) -> None:
         """Through Spark's file source and through ours; then more lines come to the same file."""
@@ -109,15 +105,15 @@ class Bench:
         taken: dict[str, list[Measured]] = {name: [] for name in roles}
         for _ in range(self._rounds):
             for name, role in roles.items():
-                taken[name].append(spark(role, yard / _FILE, self._fresh(role)))
+                taken[name].append(spark(role, yard / FILE, self._fresh(role)))
         for name, ones in taken.items():
             report(f"growing: {name}", statistics.median(one.said["rows"] / one.seconds for one in ones), "rows/s")
         ratio = _ratio(taken["Spark's file source"], taken["ours"])
         report("growing: ours / Spark's file source, rows/s", ratio, "x", at_least=0.6)
         known, more = int(RECORDS * self._scale), 1_000
-        append_lines(yard / _FILE, more, first=known)
+        append_lines(yard / FILE, more, first=known)
         for name, role in roles.items():
-            lost = known + more - spark(role, yard / _FILE, self._folder / role).said["rows"]
+            lost = known + more - spark(role, yard / FILE, self._folder / role).said["rows"]
             bound = 0 if name == "ours" else None
             report(f"growing: lost of {more:,} lines that were appended, {name}", lost, "lines", at_most=bound)
 
@@ -165,7 +161,7 @@ class Bench:
     def _yard(self, name: str) -> Path:
         """A repository with the lines of queen's reservations."""
         folder = self._fresh(name)
-        append_lines(folder / _FILE, int(RECORDS * self._scale))
+        append_lines(folder / FILE, int(RECORDS * self._scale))
         return folder
 
     def _generated(self, name: str, events: int) -> Path:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+#: where they stand in a repository
+FILE = Path(".beads") / "queen_reservations.jsonl"
 _OPEN = 1_000
 LINES_PER_RECORD = 5
 _LINES_PER_SECOND = 5

@@ -30,6 +30,11 @@ from queueyard.pipeline.tables import Table
 from queueyard.pipeline.warehouse import Warehouse
 from queueyard.yard.places import Place, open_yard
 
+# A script has only its own folder on the path.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from pipeline_peers.lines import FILE, append_lines
+from pipeline_peers.processes import engine
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -65,6 +70,18 @@ def run_all(spark: SparkSession, yard: str, home: str) -> dict[str, float]:
     start = time.perf_counter()
     done = run(Warehouse(spark, home), open_yard(Path(yard)).places)
     return {"seconds": time.perf_counter() - start, "rows": done.rows}
+
+
+def fresh(spark: SparkSession, yard: str, home: str, python: str, gold: str, known: str, rounds: str) -> dict[str, Any]:
+    """Everything, then after each hundredth that comes, as `--watch` goes on in its session; DuckDB takes turns."""
+    file, more = Path(yard) / FILE, int(known) // 100
+    whole = run_all(spark, yard, home)
+    ours, theirs = [], []
+    for number in range(int(rounds)):
+        append_lines(file, more, first=int(known) + number * more)
+        theirs.append(engine(Path(python), "duckdb-gold", file, Path(gold)).seconds)
+        ours.append(run_all(spark, yard, home)["seconds"])
+    return whole | {"ours": ours, "theirs": theirs}
 
 
 def stream_of_spark(spark: SparkSession, file: str, target: str) -> dict[str, float]:
@@ -110,12 +127,15 @@ def redis(spark: SparkSession, url: str, target: str) -> dict[str, float]:
 
 
 ROLES_OF_SPARK: dict[str, Callable[..., dict[str, float]]] = {"parse": parse, "stream-of-spark": stream_of_spark}
-ROLES_OF_OURS: dict[str, Callable[..., dict[str, float]]] = {
+ROLES_OF_OURS: dict[str, Callable[..., dict[str, Any]]] = {
     "fold": fold,
     "run": run_all,
+    "fresh": fresh,
     "stream-of-ours": stream_of_ours,
     "redis": redis,
 }
+#: those that go by the number of rows, as the command does
+ROLES_OF_RUNS = ("run", "fresh")
 
 
 def _session_of_spark() -> SparkSession:
@@ -126,7 +146,7 @@ def _session_of_spark() -> SparkSession:
 
 def _session_for(words: list[str]) -> SparkSession:
     """As the command starts it; what else depends on the number of rows, a run sees to by itself."""
-    yard, home = words
+    yard, home, *_ = words
     return start(Spark(rows=rows_ahead(home, open_yard(Path(yard)).places)))
 
 
@@ -142,7 +162,7 @@ def main() -> None:
         session = _session_of_spark()
         said = ROLES_OF_SPARK[role](session, *words)
     else:
-        session = _session_for(words) if role == "run" else _session_for_many()
+        session = _session_for(words) if role in ROLES_OF_RUNS else _session_for_many()
         said = ROLES_OF_OURS[role](session, *words)
     print(json.dumps(said))
     session.stop()
