@@ -8,7 +8,6 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-import pytest
 
 from pipeline.histories import seen_in
 from pipeline.run_driver import FOLDERS, places_in
@@ -19,7 +18,8 @@ from queueyard.pipeline import schemas
 from queueyard.pipeline.compaction import compact
 from queueyard.pipeline.gold import METRICS
 from queueyard.pipeline.gold.days import changed, narrowed
-from queueyard.pipeline.run import run, take
+from queueyard.pipeline.gold.refresh import refresh
+from queueyard.pipeline.run import take
 from queueyard.pipeline.silver.build import build
 from queueyard.pipeline.sources.positions import plan
 from queueyard.pipeline.warehouse import Warehouse
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _JOURNAL = Path(".jj") / "repo" / "jjq" / "journal.jsonl"
 _RESERVATIONS = Path(".beads") / "queen_reservations.jsonl"
-_CUTS = (0.3, 0.55, 0.9, 1)
+_CUTS = (0.4, 0.8, 1)
 
 
 def test_histories_that_come_in_pieces_give_the_gold_of_the_whole(
@@ -43,7 +43,8 @@ def test_histories_that_come_in_pieces_give_the_gold_of_the_whole(
     house = Warehouse(spark, str(tmp_path / "home"))
     for share in _CUTS:
         _copy(undisturbed.folder, tmp_path / "made", share=share)
-        run(house, places_in(tmp_path / "made"))
+        _take(house, *places_in(tmp_path / "made"))
+        refresh(house)
 
     found = {name: rows for name, rows in seen_in(house).items() if name.startswith("gold/")}
 
@@ -54,74 +55,31 @@ def test_histories_that_come_in_pieces_give_the_gold_of_the_whole(
 
 
 def test_a_wait_that_moves_to_another_day_is_gone_from_the_old_one(spark: SparkSession, tmp_path: Path) -> None:
-    """No event of the first day comes with the second start, and yet that day changes."""
-    at = _jjq(tmp_path, ("queued", "2026-03-01T23:00:00Z"), ("started", "2026-03-01T23:10:00Z"))
+    """No event of the old day comes with another start, and yet that day changes."""
     house = Warehouse(spark, str(tmp_path / "home"))
-    run(house, [at])
+    _take(house, _jjq(tmp_path, ("queued", "2026-03-01T23:00:00Z"), ("started", "2026-03-01T23:10:00Z")))
+    refresh(house)
     first = _rows(house, "summary", "day", "wait_p50_s")
 
-    _jjq(tmp_path, ("started", "2026-03-03T01:00:00Z"))
-    run(house, [at])
+    _take(house, _jjq(tmp_path, ("started", "2026-03-03T01:00:00Z")))
+    refresh(house)
+    second = _rows(house, "summary", "day", "wait_p50_s")
+
+    _take(house, _jjq(tmp_path, ("started", "2026-03-04T00:00:00Z")))
+    # What the wait was before is forgotten here, so gold must have come before.
+    compact(house, most_files=0)
+    refresh(house)
+    third = _rows(house, "summary", "day", "wait_p50_s")
 
     assert first == [("2026-03-01", 600.0)]
-    assert _rows(house, "summary", "day", "wait_p50_s") == [("2026-03-01", None), ("2026-03-03", 93_600.0)]
-
-
-def test_such_a_wait_is_gone_even_if_tables_were_compacted_before_gold_was_made(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    at = _jjq(tmp_path, ("queued", "2026-03-01T23:00:00Z"), ("started", "2026-03-01T23:10:00Z"))
-    house = Warehouse(spark, str(tmp_path / "home"))
-    run(house, [at])
-
-    _jjq(tmp_path, ("started", "2026-03-03T01:00:00Z"))
-    take(house, plan([at], house.lines.log.note(), most_bytes=1 << 20))
-    build(house)
-    compact(house, most_files=0)
-    run(house, [at])
-
-    assert _rows(house, "summary", "day", "wait_p50_s") == [("2026-03-01", None), ("2026-03-03", 93_600.0)]
-
-
-def test_a_hold_that_ends_earlier_is_gone_from_the_days_behind_its_end(spark: SparkSession, tmp_path: Path) -> None:
-    ana = {"id": "qr-1", "agent": "ana", "pattern": "src/**", "created_at": "2026-03-01T08:00:00Z"}
-    ben = {"id": "qr-2", "agent": "ben", "pattern": "src/**", "created_at": "2026-03-04T08:00:00Z"}
-    at = _queen(tmp_path, ana | {"expires_at": "2026-03-09T08:00:00Z"}, ben | {"expires_at": "2026-03-04T09:00:00Z"})
-    house = Warehouse(spark, str(tmp_path / "home"))
-    run(house, [at])
-    first = _rows(house, "contention", "day", "holder", "overlap_s")
-
-    _queen(tmp_path, {"id": "qr-1", "status": "released", "released_at": "2026-03-02T08:00:00Z"})
-    run(house, [at])
-
-    assert first == [("2026-03-04", "ana", 3600.0)]
-    assert _rows(house, "contention", "day", "holder", "overlap_s") == []
-
-
-def test_one_who_comes_later_meets_a_hold_of_an_earlier_batch(spark: SparkSession, tmp_path: Path) -> None:
-    """What was told before, and does not change, is looked at as far as it reaches into the new days."""
-    ana = {"id": "qr-1", "agent": "ana", "pattern": "src/**", "created_at": "2026-03-01T08:00:00Z"}
-    eva = {"id": "qr-0", "agent": "eva", "pattern": "src/a.py", "created_at": "2026-02-01T08:00:00Z"}
-    at = _queen(tmp_path, ana | {"expires_at": "2026-03-09T08:00:00Z"}, eva | {"expires_at": "2026-02-01T09:00:00Z"})
-    house = Warehouse(spark, str(tmp_path / "home"))
-    run(house, [at])
-
-    ben = {"id": "qr-2", "agent": "ben", "pattern": "src/a.py", "created_at": "2026-03-04T08:00:00Z"}
-    _queen(tmp_path, ben | {"expires_at": "2026-03-04T09:00:00Z"})
-    run(house, [at])
-
-    assert _rows(house, "contention", "day", "holder", "waiter") == [("2026-03-04", "ana", "ben")]
-    days = changed(house, "reservations", after=0)
-    assert days == {"2026-03-04"}
-    assert {row["id"] for row in narrowed(house, "reservations", days).collect()} == {"qr-1", "qr-2"}
+    assert second == [("2026-03-01", None), ("2026-03-03", 93_600.0)]
+    assert third == [("2026-03-01", None), ("2026-03-03", None), ("2026-03-04", 176_400.0)]
 
 
 def test_only_files_of_the_days_that_changed_are_opened(spark: SparkSession, tmp_path: Path) -> None:
-    at = _jjq(tmp_path, ("queued", "2026-03-01T23:00:00Z"), ("started", "2026-03-02T08:00:00Z"))
     house = Warehouse(spark, str(tmp_path / "home"))
-    run(house, [at])
-    _jjq(tmp_path, ("succeeded", "2026-03-02T09:00:00Z"))
-    run(house, [at])
+    _take(house, _jjq(tmp_path, ("queued", "2026-03-01T23:00:00Z"), ("started", "2026-03-02T08:00:00Z")))
+    _take(house, _jjq(tmp_path, ("succeeded", "2026-03-02T09:00:00Z")))
 
     days = changed(house, "events", after=0)
 
@@ -131,23 +89,58 @@ def test_only_files_of_the_days_that_changed_are_opened(spark: SparkSession, tmp
     assert all("day=2026-03-02" in file for file in opened)
 
 
-@pytest.mark.parametrize("lost", ["edition", "table"])
-def test_a_day_is_kept_only_if_it_was_made_by_the_same_rule_of_the_same_table(
-    spark: SparkSession, tmp_path: Path, lost: str
+def test_a_hold_counts_on_the_days_that_it_reaches_and_on_no_other_once_it_ends(
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    at = _jjq(tmp_path, ("queued", "2026-03-01T23:00:00Z"), ("started", "2026-03-01T23:10:00Z"))
+    ana = {"id": "qr-1", "agent": "ana", "pattern": "src/**", "created_at": "2026-03-01T08:00:00Z"}
+    ben = {"id": "qr-2", "agent": "ben", "pattern": "src/a.py", "created_at": "2026-03-04T08:00:00Z"}
+    eva = {"id": "qr-0", "agent": "eva", "pattern": "src/a.py", "created_at": "2026-02-01T08:00:00Z"}
     house = Warehouse(spark, str(tmp_path / "home"))
-    run(house, [at])
+    old = [ana | {"expires_at": "2026-03-09T08:00:00Z"}, eva | {"expires_at": "2026-02-01T09:00:00Z"}]
+    _take(house, _queen(tmp_path, *old))
+    refresh(house)
+
+    _take(house, _queen(tmp_path, ben | {"expires_at": "2026-03-04T09:00:00Z"}))
+    days = changed(house, "reservations", after=0)
+    looked_at = {row["id"] for row in narrowed(house, "reservations", days).collect()}
+    refresh(house)
+    met = _rows(house, "contention", "day", "holder", "waiter", "overlap_s")
+
+    _take(house, _queen(tmp_path, {"id": "qr-1", "status": "released", "released_at": "2026-03-02T08:00:00Z"}))
+    refresh(house)
+
+    assert days == {"2026-03-04"}
+    assert looked_at == {"qr-1", "qr-2"}
+    assert met == [("2026-03-04", "ana", "ben", 3600.0)]
+    assert _rows(house, "contention", "day") == []
+
+
+def test_a_day_is_kept_only_if_it_was_made_by_the_same_rule_of_the_same_tables(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+    _take(house, _jjq(tmp_path, ("queued", "2026-03-01T23:00:00Z"), ("started", "2026-03-01T23:10:00Z")))
+    refresh(house)
     whole = _rows(house, "throughput", "grain", "queued", "started")
-    table = house.table(schemas.THROUGHPUT)
-    wrong = table.read().withColumn("queued", F.lit(7).cast("long"))
-    note = table.log.note()
-    table.overwrite(table.write(wrong, upto=0), note=note | ({"edition": 0} if lost == "edition" else {}))
-    if lost == "table":
-        shutil.rmtree(Path(house.home) / "silver" / "events")
 
-    run(house, [at])
+    def spoil(**origin: int) -> None:
+        table = house.table(schemas.THROUGHPUT)
+        wrong = table.read().withColumn("queued", F.lit(7).cast("long"))
+        table.overwrite(table.write(wrong, upto=0), note=table.log.note() | origin)
 
+    spoil()
+    nothing_made = refresh(house)
+    spoil(edition=0)
+    made_by_edition = refresh(house)
+    rows_by_edition = _rows(house, "throughput", "grain", "queued", "started")
+    spoil()
+    shutil.rmtree(Path(house.home) / "silver" / "events")
+    build(house)
+    refresh(house)
+
+    assert nothing_made == []
+    assert made_by_edition == ["throughput"]
+    assert rows_by_edition == whole
     assert _rows(house, "throughput", "grain", "queued", "started") == whole
 
 
@@ -168,6 +161,12 @@ def _copy_of(share: float) -> Callable[[str, str], None]:
             stream.writelines(lines[: round(len(lines) * share)])
 
     return copy
+
+
+def _take(house: Warehouse, *places: Place) -> None:
+    """Bronze and silver, as far as the places have come."""
+    take(house, plan(places, house.lines.log.note(), most_bytes=1 << 30))
+    build(house)
 
 
 def _jjq(folder: Path, *told: tuple[str, str]) -> Place:

@@ -46,6 +46,11 @@ _CONF = {
 _LOCAL_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Even without its pages, Spark keeps the plans and figures of a thousand queries for them.
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
     # So that small jobs need not wait for the end of large ones (`take_turns`).
     "spark.scheduler.mode": "FAIR",
 }

@@ -18,6 +18,7 @@ import pyarrow.fs
 import pyarrow.parquet
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from queueyard.kernel.ids import new_ulid
@@ -27,9 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
     from queueyard.pipeline.delta import File
     from queueyard.pipeline.schemas import TableSpec
+
+
+#: how the folder of a partition without a value is named
+_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +43,10 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
     files: list[AddAction]
     rows: int
+
+    @classmethod
+    def of(cls, files: list[AddAction]) -> Written:
+        return cls(files=files, rows=sum(json.loads(file.stats)["numRecords"] for file in files))
 
 
 class Table:
@@ -50,26 +60,27 @@ class Table:
 
     def read(self, keep: Callable[[File], bool] = lambda _: True) -> DataFrame:
         """What is committed; only files that `keep` likes. Empty where there is no table."""
-        files = [file.path for file in self.log.files() if keep(file)]
-        # Spark wants all paths of one read to have the same folders, and whoever compacts makes none for a write.
-        ours = [file for file in files if file.startswith("write=")]
-        theirs = [file for file in files if not file.startswith("write=")]
-        frames = [self._read(some) for some in (ours, theirs) if some]
-        return reduce(DataFrame.unionByName, frames) if frames else self._read([])
+        return self._read([file.path for file in self.log.files() if keep(file)], self.spec.schema)
 
-    def _read(self, files: Sequence[str]) -> DataFrame:
-        if not files:
-            return self._spark.createDataFrame([], self.spec.schema)
-        return (
-            self._spark.read.schema(self.spec.schema)
+    def _read(self, files: Sequence[str], schema: StructType) -> DataFrame:
+        # Spark wants all paths of one read to have folders of the same names. Whoever compacts makes none for a write,
+        # and not every write is split.
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for file in files:
+            alike.setdefault(tuple(name for name, _ in _folders_of(file)), []).append(f"{self.address}/{file}")
+        frames = [
+            self._spark.read.schema(schema)
             .option("basePath", self.address)
-            .parquet(*[f"{self.address}/{file}" for file in files])
-            .select(*self.spec.schema.fieldNames())
-        )
+            .parquet(*paths)
+            .select(*schema.fieldNames())
+            for paths in alike.values()
+        ]
+        return reduce(DataFrame.unionByName, frames) if frames else self._spark.createDataFrame([], schema)
 
-    def read_written(self, written: Written) -> DataFrame:
-        """What was written and is not committed yet."""
-        return self._read([file.path for file in written.files])
+    def read_written(self, written: Written, split_by: str | None = None) -> DataFrame:
+        """What was written and is not committed yet; with the column that it was split by."""
+        more = [] if split_by is None else [T.StructField(split_by, T.StringType())]
+        return self._read([file.path for file in written.files], T.StructType([*self.spec.schema.fields, *more]))
 
     def since(self, batch: int, keep: Callable[[File], bool] = lambda _: True) -> DataFrame:
         """The rows of all batches behind this one; only their files are opened."""
@@ -77,23 +88,37 @@ class Table:
 
     def touched(self, key: Sequence[str], batch: int) -> DataFrame:
         """All rows, new and old, of every key that has a row in a batch behind this one."""
+        if batch < 0:
+            return self.read()
         keys = self.since(batch).select(*key).distinct()
         return self.read().join(keys, on=list(key), how="left_semi")
 
     def write(self, frame: DataFrame, *, upto: int) -> Written:
         """Write Parquet beside what is committed, with rows up to this batch. Nobody sees it before `commit`."""
+        return Written.of(self._write(frame, self.spec.partition_by, upto=upto))
+
+    def write_split(self, frame: DataFrame, column: str, *, upto: int) -> tuple[Written, Written]:
+        """The same in one pass for rows in which a column is null, and for the others, which are no rows of the table.
+
+        Of the others there should be few values, since each has a folder.
+        """
+        files = self._write(frame, (column, *self.spec.partition_by), upto=upto)
+        ours = [file for file in files if (column, _NULL) in _folders_of(file.path)]
+        return Written.of(ours), Written.of([file for file in files if file not in ours])
+
+    def _write(self, frame: DataFrame, partition_by: Sequence[str], *, upto: int) -> list[AddAction]:
         # Each write has a folder of its own, so that its files are found by one listing. The folder is named like a
         # partition, since Spark takes no other folders above those of partitions.
         folder = f"write={new_ulid()}"
         target = f"{self.address}/{folder}"
-        writer = frame.select(*self.spec.schema.fieldNames()).write.mode("append")
-        if self.spec.partition_by:
-            writer = writer.partitionBy(*self.spec.partition_by)
+        # `dict` keeps the order, and names a partition of the table once.
+        writer = frame.select(*dict.fromkeys((*self.spec.schema.fieldNames(), *partition_by))).write.mode("append")
+        if partition_by:
+            writer = writer.partitionBy(*partition_by)
         writer.parquet(target)
         has_batch = "batch" in set(self.spec.schema.fieldNames()) - set(self.spec.partition_by)
         most = {"maxValues": {"batch": upto}} if has_batch else {}
-        files = [_add_action(*found, folder=folder, most=most) for found in _listed(target)]
-        return Written(files=files, rows=sum(json.loads(file.stats)["numRecords"] for file in files))
+        return [self._add_action(*found, folder=folder, most=most) for found in _listed(target)]
 
     def commit(
         self,
@@ -117,6 +142,17 @@ class Table:
             written.files, self._schema(), self.spec.partition_by, batch=None, mode="overwrite", note=note, only=only
         )
 
+    def _add_action(self, path: str, size_bytes: int, rows: int, *, folder: str, most: dict[str, Any]) -> AddAction:
+        named = {name: None if value == _NULL else unquote(value) for name, value in _folders_of(path)}
+        return AddAction(
+            path=f"{folder}/{path}",
+            size=size_bytes,
+            partition_values={name: named[name] for name in self.spec.partition_by},
+            modification_time=now_ms(),
+            data_change=True,
+            stats=json.dumps({"numRecords": rows, **most}),
+        )
+
     def _schema(self) -> Schema:
         return Schema.from_arrow(to_arrow_schema(self.spec.schema, timezone="UTC"))
 
@@ -130,14 +166,7 @@ def _listed(target: str) -> Iterator[tuple[str, int, int]]:
             yield found.path.removeprefix(root).lstrip("/"), found.size, rows
 
 
-def _add_action(path: str, size_bytes: int, rows: int, *, folder: str, most: dict[str, Any]) -> AddAction:
-    named = [part.partition("=") for part in path.split("/")[:-1]]
-    values = {name: None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value) for name, _, value in named}
-    return AddAction(
-        path=f"{folder}/{path}",
-        size=size_bytes,
-        partition_values=values,
-        modification_time=now_ms(),
-        data_change=True,
-        stats=json.dumps({"numRecords": rows, **most}),
-    )
+def _folders_of(path: str) -> list[tuple[str, str]]:
+    """(name, value) of the folders above a file."""
+    named = [folder.partition("=") for folder in path.split("/")[:-1]]
+    return [(name, value) for name, _, value in named]

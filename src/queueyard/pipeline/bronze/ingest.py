@@ -49,11 +49,11 @@ def ingest(
         .withColumn("batch", F.lit(batch).cast("long"))
     )
     counted = stamped.observe(seen, F.count(F.lit(1)).alias("rows"), F.count("reason").alias("rejected"))
-    sound = lines.write(counted.where(F.col("reason").isNull()), upto=batch)
+    # The sources are read once, so what is refused is written beside what is sound, and from there to its own table.
+    sound, aside = lines.write_split(counted, "reason", upto=batch)
     rows, rejected = seen.get["rows"], seen.get["rejected"]
     if rejected:
-        # A second look at the sources, which is rare: most batches have nothing to reject.
-        refused = quarantine.write(stamped.where(F.col("reason").isNotNull()), upto=batch)
+        refused = quarantine.write(lines.read_written(aside, split_by="reason"), upto=batch)
         if refused.rows != rejected:
             raise Unbalanced(_unlike(batch, f"{rejected} rejected, {refused.rows} written to quarantine"))
         quarantine.overwrite(refused, only=[("batch", "=", str(batch))])

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from pyspark import StorageLevel
+
 from queueyard.pipeline.gold import METRICS
 from queueyard.pipeline.gold.days import can_be_narrowed, changed, is_within, narrowed
 from queueyard.pipeline.silver.build import REMADE
@@ -66,8 +68,8 @@ class _Views:
         with self._lock:
             if (name, wanted) not in self._kept:
                 view = self._house.view(name) if wanted is None else narrowed(self._house, name, wanted)
-                # Events are merged already.
-                self._kept[name, wanted] = view if name == "events" else view.persist()
+                # Events are merged already. On disk, so that memory does not grow with the history.
+                self._kept[name, wanted] = view if name == "events" else view.persist(StorageLevel.DISK_ONLY)
             return self._kept[name, wanted]
 
     def forget(self) -> None:
