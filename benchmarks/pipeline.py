@@ -87,13 +87,15 @@ class Bench:
         yard, home, gold = self._yard("fresh"), self._fresh("fresh-home"), self._fresh("fresh-gold")
         python = peers_python(self._peers)
         said = spark("fresh", yard, home, python, gold, int(RECORDS * self._scale), self._rounds).said
-        whole, ours, theirs = said["seconds"], said["ours"], said["theirs"]
-        report("fresh: pipeline, everything", whole, "s")
-        report("fresh: pipeline, after 1 % more", statistics.median(ours), "s")
+        ours, theirs = said["ours"], said["theirs"]
+        more, gold_after = (statistics.median(one[until] for one in ours) for until in ("seconds", "gold"))
+        report("fresh: pipeline, everything", said["seconds"], "s")
+        report("fresh: pipeline, after 1 % more, until gold is fresh", gold_after, "s")
+        report("fresh: pipeline, after 1 % more, until quality is known too", more, "s")
         report("fresh: DuckDB, everything anew", statistics.median(theirs), "s")
-        sooner = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
-        report("fresh: pipeline after 1 % / DuckDB anew", sooner, "x", at_most=1)
-        report("fresh: pipeline after 1 % / pipeline, everything", statistics.median(ours) / whole, "x", at_most=0.1)
+        sooner = statistics.median(one["gold"] / other for one, other in zip(ours, theirs, strict=True))
+        report("fresh: pipeline after 1 %, until gold is fresh / DuckDB anew", sooner, "x", at_most=1)
+        report("fresh: pipeline after 1 % / pipeline, everything", more / said["seconds"], "x", at_most=0.1)
         report(
             "fresh: rows of gold that differ", engine(python, "differ-gold", home, gold).said["rows"], "rows", at_most=0
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from queueyard.pipeline.sources.positions import Plan, Read
 
 #: up to here the driver reads by itself
-FEW_BYTES = 16 << 20
+FEW_BYTES = 32 << 20
 
 
 def records_of(spark: SparkSession, plan: Plan) -> DataFrame:

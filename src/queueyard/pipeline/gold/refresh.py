@@ -7,7 +7,7 @@ nothing that it is made of has changed; a batch that is refreshed twice commits 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from pyspark import StorageLevel
 from queueyard.pipeline.gold import METRICS
 from queueyard.pipeline.gold.days import can_be_narrowed, changed, is_within, narrowed
 from queueyard.pipeline.silver.build import REMADE
+from queueyard.pipeline.together import together
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,13 +27,12 @@ if TYPE_CHECKING:
     from queueyard.pipeline.tables import Table
     from queueyard.pipeline.warehouse import Warehouse
 
-#: metrics that are planned and run at once: small tables are mostly planning, which is the driver's work
-_AT_ONCE = 3
-
 
 def refresh(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None) -> list[str]:
     """Bring every gold table to its silver tables; gives the names of those that were made."""
-    stale = [metric for metric in METRICS if _is_stale(house, metric)]
+    # The one that takes longest goes first, and the others beside it.
+    in_turn = sorted(METRICS, key=lambda metric: metric.name != "contention")
+    stale = [metric for metric in in_turn if _is_stale(house, metric)]
     views = _Views(house)
 
     def make(metric: Metric) -> None:
@@ -48,8 +48,7 @@ def refresh(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None
         advance(metric.name)
 
     try:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(make, stale))
+        together(partial(make, metric) for metric in stale)
     finally:
         views.forget()
     return [metric.name for metric in stale]

@@ -7,6 +7,7 @@ on with: tables that have a batch already keep it, and the others get the same r
 
 from __future__ import annotations
 
+from functools import partial
 import os
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from queueyard.kernel.ids import new_ulid
 from queueyard.pipeline import schemas
 from queueyard.pipeline.schemas import EVENT, RECORD_KEY
 from queueyard.pipeline.silver import attempts, events, files, folding, items, queen, snapshots
+from queueyard.pipeline.together import together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -111,26 +113,43 @@ def _told(house: Warehouse, *, after: int) -> DataFrame:
 
 
 def _follow(house: Warehouse, *, upto: int, advance: Callable[[str], None]) -> None:
-    """Bring the other tables to where `events` is."""
-    advance("records")
-    for stream, (spec, schema, _) in _FOLDED.items():
-        table = house.table(spec)
-        after = table.log.batch()
-        if after < upto and stream in _streams_since(house, after):
-            _add(table, folding.folded(folding.rows_of_lines(_lines(house, after, stream), stream), schema), upto=upto)
-    for table, make in ((house.file_versions, files.distinct_versions), (house.files, files.of_versions)):
-        after = table.log.batch()
-        if after < upto and _CHANGES in _streams_since(house, after):
-            _add(table, make(files.versions_of(_lines(house, after, _CHANGES))), upto=upto)
-    advance("items and attempts")
-    for table, of_events in ((house.items, items.of_events), (house.attempts, attempts.of_events)):
-        version = house.events.log.note().get(REMADE)
-        if table.log.exists() and table.log.note().get(REMADE) != version:
-            made = table.write(of_events(house.events.read()), upto=house.events.log.batch())
-            table.overwrite(made, note={REMADE: version})
-        if table.log.batch() < upto:
-            written = table.write(of_events(house.events.since(table.log.batch())), upto=upto)
-            table.commit(written, batch=upto, note={REMADE: version})
+    """Bring the other tables to where `events` is; none of them needs another one."""
+    advance("records, items and attempts")
+    together(
+        [
+            partial(_follow_events, house, house.items, items.of_events, upto=upto),
+            partial(_follow_events, house, house.attempts, attempts.of_events, upto=upto),
+            partial(_follow_changes, house, house.file_versions, files.distinct_versions, upto=upto),
+            partial(_follow_changes, house, house.files, files.of_versions, upto=upto),
+            *(partial(_follow_records, house, stream, upto=upto) for stream in _FOLDED),
+        ]
+    )
+
+
+def _follow_events(house: Warehouse, table: Table, of_events: Callable[[DataFrame], DataFrame], *, upto: int) -> None:
+    version = house.events.log.note().get(REMADE)
+    if table.log.exists() and table.log.note().get(REMADE) != version:
+        made = table.write(of_events(house.events.read()), upto=house.events.log.batch())
+        table.overwrite(made, note={REMADE: version})
+    if table.log.batch() < upto:
+        written = table.write(of_events(house.events.since(table.log.batch())), upto=upto)
+        table.commit(written, batch=upto, note={REMADE: version})
+
+
+def _follow_changes(
+    house: Warehouse, table: Table, of_versions: Callable[[DataFrame], DataFrame], *, upto: int
+) -> None:
+    after = table.log.batch()
+    if after < upto and _CHANGES in _streams_since(house, after):
+        _add(table, of_versions(files.versions_of(_lines(house, after, _CHANGES))), upto=upto)
+
+
+def _follow_records(house: Warehouse, stream: str, *, upto: int) -> None:
+    spec, schema, _ = _FOLDED[stream]
+    table = house.table(spec)
+    after = table.log.batch()
+    if after < upto and stream in _streams_since(house, after):
+        _add(table, folding.folded(folding.rows_of_lines(_lines(house, after, stream), stream), schema), upto=upto)
 
 
 def _lines(house: Warehouse, after: int, *streams: str) -> DataFrame:

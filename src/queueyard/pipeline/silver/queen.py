@@ -28,7 +28,7 @@ _RESERVATION_ENDS = {"released": Kind.RELEASED, "expired": Kind.EXPIRED}
 
 def message_events(rows: DataFrame, before: DataFrame) -> DataFrame:
     """Queued when it is sent, then read and deleted; each once."""
-    steps = _steps(rows, before, schemas.MESSAGE)
+    steps = _steps(rows, before, schemas.MESSAGE, compared=("read", "deleted"))
     data = F.to_json(F.struct("to", F.coalesce("importance", F.lit("normal")).alias("importance")))
     common = {"group": F.coalesce("issue_id", "thread_id")}
     told = [
@@ -48,7 +48,7 @@ def message_events(rows: DataFrame, before: DataFrame) -> DataFrame:
 
 def assignment_events(rows: DataFrame, before: DataFrame) -> DataFrame:
     """Started when it becomes active, then succeeded, released or canceled."""
-    steps = _steps(rows, before, schemas.ASSIGNMENT)
+    steps = _steps(rows, before, schemas.ASSIGNMENT, compared=("status",))
     data = F.to_json(F.struct(_filled("assigned_by"), _filled("previous_agent").alias("previous")))
     common = {"group": F.col("issue_id"), "actor": _owner(), "reason": F.col("reason")}
     told = [_change(F.col("is_first"), Kind.STARTED, "created_at", "assigned", **common, data=data)]
@@ -61,7 +61,7 @@ def assignment_events(rows: DataFrame, before: DataFrame) -> DataFrame:
 
 def reservation_events(rows: DataFrame, before: DataFrame) -> DataFrame:
     """Started when it is made, renewed when its end moves to a later time, then released or expired."""
-    steps = _steps(rows, before, schemas.RESERVATION)
+    steps = _steps(rows, before, schemas.RESERVATION, compared=("status", "expires_at"))
     data = F.to_json(F.struct("pattern", F.coalesce("exclusive", F.lit(True)).alias("exclusive"), "expires_at"))
     common = {"group": F.col("issue_id"), "actor": _owner(), "reason": F.col("reason"), "data": data}
     is_open = ~F.coalesce(F.col("status").isin(*_RESERVATION_ENDS), F.lit(False))
@@ -83,17 +83,16 @@ def reservation_events(rows: DataFrame, before: DataFrame) -> DataFrame:
     return _events(steps, told, queue="reservations")
 
 
-def _steps(rows: DataFrame, before: DataFrame, schema: StructType) -> DataFrame:
-    """Each line as the record stood behind it, with the record `before` it."""
+def _steps(rows: DataFrame, before: DataFrame, schema: StructType, *, compared: Sequence[str]) -> DataFrame:
+    """Each line as the record stood behind it, with what is compared of the record `before` it."""
     names = [name for name in schema.fieldNames() if name != "id"]
     marked = before.withColumn("_new", F.lit(False)).unionByName(rows.withColumn("_new", F.lit(True)))
     order = Window.partitionBy("source", "id").orderBy("_new", "generation", "position")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     values = [_value_so_far(name, so_far).alias(name) for name in names]
     stood = marked.select("source", "id", "_new", "generation", "position", *values)
-    state = F.struct(*names)
     return (
-        stood.withColumn("before", F.lag(state).over(order))
+        stood.withColumn("before", F.lag(F.struct(*compared)).over(order))
         .where("_new")
         .withColumn("is_first", F.col("before").isNull())
     )
