@@ -33,6 +33,7 @@ class Undisturbed:
     """Histories, and the tables of a run that nobody disturbed."""
 
     folder: Path
+    home: Path
     batches: int
     #: every table as people see it, however many batches it took
     seen: Tables
@@ -45,7 +46,7 @@ def undisturbed_run(spark: SparkSession, folder: Path) -> Undisturbed:
     )
     house = Warehouse(spark, str(folder / "home"))
     done = run(house, places_in(folder / "made"), batch_bytes=BATCH_BYTES)
-    return Undisturbed(folder=folder / "made", batches=len(done.batches), seen=seen_in(house))
+    return Undisturbed(folder=folder / "made", home=folder / "home", batches=len(done.batches), seen=seen_in(house))
 
 
 def tables_of(home: str) -> Tables:
