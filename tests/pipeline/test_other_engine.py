@@ -30,7 +30,8 @@ def test_every_row_of_a_table_is_there_for_another_engine(
 
     found = pa.table(told.execute("SELECT * FROM told").read_all()).to_pylist()
 
-    assert found
+    # Nobody waits for anybody in histories as short as these.
+    assert found or spec is schemas.CONTENTION
     assert _sorted(found) == _sorted(ours.read().toArrow().to_pylist())
 
 
