@@ -70,9 +70,9 @@ def _second(second: int) -> str:
     return known
 
 
-def per_second(items: float) -> float:
+def per_second(items: float, *, most: float = _MOST_PER_SECOND) -> float:
     """How many items arrive per second on average, for a history of so many."""
-    return min(_MOST_PER_SECOND, max(1.0, items) / _SHORTEST_SPAN_S)
+    return min(most, max(1.0, items) / _SHORTEST_SPAN_S)
 
 
 def arrivals(random: Random, rate: float) -> Iterator[int]:

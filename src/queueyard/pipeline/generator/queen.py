@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _LINES_PER_ISSUE = 13.0
 _NAMES = ("messages", "assignments", "reservations")
+#: as many as so few agents may have in hand: more of them would hold the same files by the thousand
+_MOST_ISSUES_PER_SECOND = 0.05
 _AGENTS = Skewed([f"agent-{number:02d}" for number in range(1, 16)], by=0.7)
 _IMPORTANCE = Skewed((Importance.NORMAL, Importance.HIGH, Importance.LOW, Importance.URGENT))
 _SUBJECTS = ("Ready for review", "Blocked by the schema", "Wer hält src/app?", "Build is red", "Question about the API")
@@ -62,7 +64,7 @@ def write(folder: Path, lines: int, random: Random) -> list[StreamCount]:
         for name in _NAMES
     }
     team = _Team(streams, random)
-    for at in arrivals(random, per_second(lines / _LINES_PER_ISSUE)):
+    for at in arrivals(random, per_second(lines / _LINES_PER_ISSUE, most=_MOST_ISSUES_PER_SECOND)):
         team.agenda.run_until(at)
         if budget.left <= 0:
             break

@@ -40,7 +40,8 @@ def refresh(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None
         days = _changed_days(house, metric)
         made = metric.make(**{name: views.of(name, days) for name in metric.needs})
         rows = made if days is None or metric.day is None else _with_other_days(made, table, metric.day, days)
-        written = table.write(rows.coalesce(1), upto=upto)
+        # One file, written by a task of its own: `coalesce` would put the last step of the work into that one, too.
+        written = table.write(rows.repartition(1), upto=upto)
         if table.log.batch() < upto:
             table.commit(written, batch=upto, mode="overwrite", note=origin)
         else:
