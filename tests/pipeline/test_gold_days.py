@@ -115,6 +115,22 @@ def test_a_hold_counts_on_the_days_that_it_reaches_and_on_no_other_once_it_ends(
     assert _rows(house, "contention", "day") == []
 
 
+def test_a_change_that_reaches_no_day_keeps_all_of_them(spark: SparkSession, tmp_path: Path) -> None:
+    until = {"pattern": "src/**", "expires_at": "2026-03-01T09:00:00Z"}
+    ana = {"id": "qr-1", "agent": "ana", "created_at": "2026-03-01T08:00:00Z", **until}
+    ben = {"id": "qr-2", "agent": "ben", "created_at": "2026-03-01T08:30:00Z", **until}
+    house = Warehouse(spark, str(tmp_path / "home"))
+    _take(house, _queen(tmp_path, ana, ben))
+    refresh(house)
+
+    _take(house, _queen(tmp_path, {"id": "qr-3", "agent": "eva", "pattern": "src/**"}))
+    days = changed(house, "reservations", after=0)
+    refresh(house)
+
+    assert days == set()
+    assert _rows(house, "contention", "holder", "waiter", "overlap_s") == [("ana", "ben", 1800.0)]
+
+
 def test_a_day_is_kept_only_if_it_was_made_by_the_same_rule_of_the_same_tables(
     spark: SparkSession, tmp_path: Path
 ) -> None:
