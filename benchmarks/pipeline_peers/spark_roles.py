@@ -60,7 +60,7 @@ def fold(spark: SparkSession, yard: str, home: str) -> dict[str, float]:
     table = Table(spark, home, RESERVATIONS)
     found = plan(open_yard(Path(yard)).places, {}, most_bytes=_EVERYTHING)
     lines = records_of(spark, found).withColumn("batch", F.lit(0).cast("long"))
-    written = table.write(folded(rows_of_lines(lines, _STREAM), RESERVATION), upto=0)
+    written = table.write(folded(rows_of_lines(lines, _STREAM), RESERVATION))
     table.commit(written, batch=0)
     return {"seconds": time.perf_counter() - start, "rows": written.rows}
 

@@ -142,7 +142,7 @@ def test_a_day_is_kept_only_if_it_was_made_by_the_same_rule_of_the_same_tables(
     def spoil(**origin: int) -> None:
         table = house.table(schemas.THROUGHPUT)
         wrong = table.read().withColumn("queued", F.lit(7).cast("long"))
-        table.overwrite(table.write(wrong, upto=0), note=table.log.note() | origin)
+        table.overwrite(table.write(wrong), note=table.log.note() | origin)
 
     spoil()
     nothing_made = refresh(house)

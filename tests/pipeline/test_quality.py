@@ -234,6 +234,6 @@ def _tell_nonsense(path: Path) -> None:
 
 def _spoil(house: Warehouse) -> None:
     """A part of an item that nobody wrote, and a column that somebody else added."""
-    twice = house.items.write(house.items.read().limit(1), upto=0)
+    twice = house.items.write(house.items.read().limit(1))
     house.items.log.commit(twice.files, DeltaTable(house.items.address).schema(), (), batch=None)
     DeltaTable(f"{house.home}/gold/agents").alter.add_columns(Field("mood", PrimitiveType("string")))

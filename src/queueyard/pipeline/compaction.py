@@ -53,5 +53,5 @@ def _add_up(table: Table, merged: Callable[[DataFrame], DataFrame], most_files: 
     before = len(table.log.files())
     if before <= most_files:
         return 0
-    table.overwrite(table.write(merged(table.read()), upto=table.log.batch()))
+    table.overwrite(table.write(merged(table.read())))
     return before - len(table.log.files())

@@ -38,8 +38,23 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     #: what its folders say, as text
     partition: dict[str, str | None]
-    #: the last batch that has a row in it
-    upto: int
+    #: what no value of a column is below or above; of some columns, and of none where it has no rows
+    least: dict[str, Any]
+    most: dict[str, Any]
+
+    @property
+    def since(self) -> int:
+        """The first batch that has a row in it."""
+        return self._batch(self.least)
+
+    @property
+    def upto(self) -> int:
+        """The last batch that has a row in it."""
+        return self._batch(self.most)
+
+    def _batch(self, bounds: dict[str, Any]) -> int:
+        found = self.partition.get("batch") or bounds.get("batch")
+        return -1 if found is None else int(found)
 
 
 class DeltaLog:
@@ -188,13 +203,13 @@ def _files_of(log: DeltaTable) -> Iterator[File]:
     actions = log.get_add_actions(flatten=False)
     paths = actions.column("path").to_pylist()
     nothing: list[Any] = [{}] * len(paths)
-    values, greatest = (
-        actions.column(name).to_pylist() if name in actions.schema.names else nothing for name in ("partition", "max")
+    values, least, most = (
+        actions.column(name).to_pylist() if name in actions.schema.names else nothing
+        for name in ("partition", "min", "max")
     )
-    for path, partition, most in zip(paths, values, greatest, strict=True):
-        found = {name: None if value is None else str(value) for name, value in (partition or {}).items()}
-        upto = found.get("batch") or (most or {}).get("batch")
-        yield File(path=path, partition=found, upto=-1 if upto is None else int(upto))
+    for path, partition, low, high in zip(paths, values, least, most, strict=True):
+        named = {name: None if value is None else str(value) for name, value in (partition or {}).items()}
+        yield File(path=path, partition=named, least=low or {}, most=high or {})
 
 
 def _told(log: DeltaTable) -> dict[str, Any]:

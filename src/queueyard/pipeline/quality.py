@@ -69,7 +69,7 @@ def check(house: Warehouse, batch: int) -> None:
             .withColumn("since", F.lit(last + 1).cast("long"))
             .withColumn("batch", F.lit(batch).cast("long"))
         )
-        table.commit(table.write(found, upto=batch), batch=batch)
+        table.commit(table.write(found), batch=batch)
 
 
 def violations(house: Warehouse, *, after: int) -> DataFrame:

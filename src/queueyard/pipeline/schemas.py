@@ -34,6 +34,9 @@ class TableSpec:
     name: str
     schema: T.StructType
     partition_by: tuple[str, ...] = ()
+    #: a column whose values lie close together in a batch, as ids do that were made one after the other: what is far
+    #: from those of a batch need not be read to find what they belong to
+    ranged_by: str | None = None
 
     @property
     def layer(self) -> str:
@@ -202,9 +205,9 @@ def _folded(schema: T.StructType) -> T.StructType:
     )
 
 
-MESSAGES = TableSpec(name="silver/messages", schema=_folded(MESSAGE))
-ASSIGNMENTS = TableSpec(name="silver/assignments", schema=_folded(ASSIGNMENT))
-RESERVATIONS = TableSpec(name="silver/reservations", schema=_folded(RESERVATION))
+MESSAGES = TableSpec(name="silver/messages", schema=_folded(MESSAGE), ranged_by="id")
+ASSIGNMENTS = TableSpec(name="silver/assignments", schema=_folded(ASSIGNMENT), ranged_by="id")
+RESERVATIONS = TableSpec(name="silver/reservations", schema=_folded(RESERVATION), ranged_by="id")
 
 #: one entry of the ops change feed; names as on the wire
 CHANGE = _schema(

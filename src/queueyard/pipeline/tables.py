@@ -25,9 +25,9 @@ from queueyard.kernel.ids import new_ulid
 from queueyard.pipeline.delta import DeltaLog, now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
     from pyspark.sql.types import StructType
 
     from queueyard.pipeline.delta import File
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: how the folder of a partition without a value is named
 _NULL = "__HIVE_DEFAULT_PARTITION__"
+#: of a text that is kept as a bound in the log
+_LONGEST_BOUND = 256
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,29 +86,42 @@ class Table:
 
     def since(self, batch: int, keep: Callable[[File], bool] = lambda _: True) -> DataFrame:
         """The rows of all batches behind this one; only their files are opened."""
-        return self.read(lambda file: file.upto > batch and keep(file)).where(F.col("batch") > batch)
+        files = [file for file in self.log.files() if file.upto > batch and keep(file)]
+        rows = self._read([file.path for file in files], self.spec.schema)
+        # Without the number of a batch in it, the plan of the next one is the same, and is not compiled again.
+        return rows if all(file.since > batch for file in files) else rows.where(F.col("batch") > batch)
 
     def touched(self, key: Sequence[str], batch: int) -> DataFrame:
         """All rows, new and old, of every key that has a row in a batch behind this one."""
         if batch < 0:
             return self.read()
         keys = self.since(batch).select(*key).distinct()
-        return self.read().join(keys, on=list(key), how="left_semi")
+        return self.read().where(self._is_near(batch)).join(keys, on=list(key), how="left_semi")
 
-    def write(self, frame: DataFrame, *, upto: int) -> Written:
-        """Write Parquet beside what is committed, with rows up to this batch. Nobody sees it before `commit`."""
-        return Written.of(self._write(frame, self.spec.partition_by, upto=upto))
+    def _is_near(self, batch: int) -> Column:
+        """Whether a row is between the least and the greatest of the rows behind this batch, as the log has them."""
+        column = self.spec.ranged_by
+        newer = [file for file in self.log.files() if file.upto > batch]
+        if column is None or not newer or any(file.least.get(column) is None for file in newer):
+            return F.lit(True)
+        return F.col(column).between(
+            min(file.least[column] for file in newer), max(file.most[column] for file in newer)
+        )
 
-    def write_split(self, frame: DataFrame, column: str, *, upto: int) -> tuple[Written, Written]:
+    def write(self, frame: DataFrame) -> Written:
+        """Write Parquet beside what is committed. Nobody sees it before `commit`."""
+        return Written.of(self._write(frame, self.spec.partition_by))
+
+    def write_split(self, frame: DataFrame, column: str) -> tuple[Written, Written]:
         """The same in one pass for rows in which a column is null, and for the others, which are no rows of the table.
 
         Of the others there should be few values, since each has a folder.
         """
-        files = self._write(frame, (column, *self.spec.partition_by), upto=upto)
+        files = self._write(frame, (column, *self.spec.partition_by))
         ours = [file for file in files if (column, _NULL) in _folders_of(file.path)]
         return Written.of(ours), Written.of([file for file in files if file not in ours])
 
-    def _write(self, frame: DataFrame, partition_by: Sequence[str], *, upto: int) -> list[AddAction]:
+    def _write(self, frame: DataFrame, partition_by: Sequence[str]) -> list[AddAction]:
         # Each write has a folder of its own, so that its files are found by one listing. The folder is named like a
         # partition, since Spark takes no other folders above those of partitions.
         folder = f"write={new_ulid()}"
@@ -116,9 +131,7 @@ class Table:
         if partition_by:
             writer = writer.partitionBy(*partition_by)
         writer.parquet(target)
-        has_batch = "batch" in set(self.spec.schema.fieldNames()) - set(self.spec.partition_by)
-        most = {"maxValues": {"batch": upto}} if has_batch else {}
-        return [self._add_action(*found, folder=folder, most=most) for found in _listed(target)]
+        return [self._add_action(*found, folder=folder) for found in _listed(target)]
 
     def commit(
         self,
@@ -142,28 +155,54 @@ class Table:
             written.files, self._schema(), self.spec.partition_by, batch=None, mode="overwrite", note=note, only=only
         )
 
-    def _add_action(self, path: str, size_bytes: int, rows: int, *, folder: str, most: dict[str, Any]) -> AddAction:
+    def _add_action(self, path: str, size_bytes: int, footer: pyarrow.parquet.FileMetaData, folder: str) -> AddAction:
         named = {name: None if value == _NULL else unquote(value) for name, value in _folders_of(path)}
+        bounds = _bounds_in(footer, {"batch", self.spec.ranged_by})
         return AddAction(
             path=f"{folder}/{path}",
             size=size_bytes,
             partition_values={name: named[name] for name in self.spec.partition_by},
             modification_time=now_ms(),
             data_change=True,
-            stats=json.dumps({"numRecords": rows, **most}),
+            stats=json.dumps(
+                {
+                    "numRecords": footer.num_rows,
+                    "minValues": {name: least for name, (least, _) in bounds.items()},
+                    "maxValues": {name: most for name, (_, most) in bounds.items()},
+                }
+            ),
         )
 
     def _schema(self) -> Schema:
         return Schema.from_arrow(to_arrow_schema(self.spec.schema, timezone="UTC"))
 
 
-def _listed(target: str) -> Iterator[tuple[str, int, int]]:
-    """(path below the target, bytes, rows) of every Parquet file that a write left there."""
+def is_near(column: str, rows: DataFrame) -> Column:
+    """Whether a value is between the least and the greatest of these rows, which are looked at for this."""
+    least, most = rows.agg(F.min(column), F.max(column)).collect()[0]
+    # Without any rows there is nothing near them.
+    return F.lit(False) if least is None else F.col(column).between(least, most)
+
+
+def _listed(target: str) -> Iterator[tuple[str, int, pyarrow.parquet.FileMetaData]]:
+    """(path below the target, bytes, footer) of every Parquet file that a write left there."""
     system, root = pyarrow.fs.FileSystem.from_uri(target)
     for found in system.get_file_info(pyarrow.fs.FileSelector(root, recursive=True, allow_not_found=True)):
         if found.extension == "parquet" and found.is_file:
-            rows = pyarrow.parquet.read_metadata(found.path, filesystem=system).num_rows
-            yield found.path.removeprefix(root).lstrip("/"), found.size, rows
+            footer = pyarrow.parquet.read_metadata(found.path, filesystem=system)
+            yield found.path.removeprefix(root).lstrip("/"), found.size, footer
+
+
+def _bounds_in(footer: pyarrow.parquet.FileMetaData, columns: Collection[str | None]) -> dict[str, tuple[Any, Any]]:
+    """(least, greatest) of those of the columns that are in the file and have values in every part of it."""
+    found: dict[str, tuple[Any, Any]] = {}
+    places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
+    for name in places.keys() & columns:
+        groups = [footer.row_group(number).column(places[name]) for number in range(footer.num_row_groups)]
+        if groups and all(group.is_stats_set and group.statistics.has_min_max for group in groups):
+            bounds = [group.statistics for group in groups]
+            found[name] = min(one.min for one in bounds), max(one.max for one in bounds)
+    return {name: both for name, both in found.items() if len(f"{both[0]}{both[1]}") <= 2 * _LONGEST_BOUND}
 
 
 def _folders_of(path: str) -> list[tuple[str, str]]:

@@ -50,10 +50,10 @@ def ingest(
     )
     counted = stamped.observe(seen, F.count(F.lit(1)).alias("rows"), F.count("reason").alias("rejected"))
     # The sources are read once, so what is refused is written beside what is sound, and from there to its own table.
-    sound, aside = lines.write_split(counted, "reason", upto=batch)
+    sound, aside = lines.write_split(counted, "reason")
     rows, rejected = seen.get["rows"], seen.get["rejected"]
     if rejected:
-        refused = quarantine.write(lines.read_written(aside, split_by="reason"), upto=batch)
+        refused = quarantine.write(lines.read_written(aside, split_by="reason"))
         if refused.rows != rejected:
             raise Unbalanced(_unlike(batch, f"{rejected} rejected, {refused.rows} written to quarantine"))
         quarantine.overwrite(refused, only=[("batch", "=", str(batch))])

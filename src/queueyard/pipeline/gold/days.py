@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from queueyard.pipeline.gold.contention import LONGEST_HOLD_DAYS
-from queueyard.pipeline.gold.spans import moment
+from queueyard.pipeline.gold.spans import may_reach, moment
 from queueyard.pipeline.schemas import ATTEMPT_KEY, RECORD_KEY, RESERVATION
 from queueyard.pipeline.silver import folding
+from queueyard.pipeline.tables import is_near
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -76,9 +77,12 @@ def _events(house: Warehouse, days: Collection[str]) -> DataFrame:
 def _reservations(house: Warehouse, days: Collection[str]) -> DataFrame:
     """Those that were made or in force on the first of the days or behind it."""
     parts = house.reservations.read()
+    first = F.lit(min(days, default=None)).cast("date")
     last = F.greatest(moment("created_at"), moment("expires_at"), moment("released_at"))
-    keys = parts.where(last >= F.lit(min(days, default=None)).cast("timestamp")).select(*RECORD_KEY).distinct()
-    return folding.view(parts.join(keys, on=list(RECORD_KEY), how="left_semi"), RESERVATION)
+    keys = parts.where(may_reach(first, "created_at", "expires_at", "released_at")).where(last >= first)
+    near = is_near("id", keys)
+    rows = parts.where(near).join(keys.where(near).select(*RECORD_KEY).distinct(), on=list(RECORD_KEY), how="left_semi")
+    return folding.view(rows, RESERVATION)
 
 
 _CHANGED: Mapping[str, Callable[[Warehouse, int], set[str]]] = {

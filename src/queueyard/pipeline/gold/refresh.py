@@ -41,7 +41,7 @@ def refresh(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None
         made = metric.make(**{name: views.of(name, days) for name in metric.needs})
         rows = made if days is None or metric.day is None else _with_other_days(made, table, metric.day, days)
         # One file, written by a task of its own: `coalesce` would put the last step of the work into that one, too.
-        written = table.write(rows.repartition(1), upto=upto)
+        written = table.write(rows.repartition(1))
         if table.log.batch() < upto:
             table.commit(written, batch=upto, mode="overwrite", note=origin)
         else:
@@ -61,11 +61,12 @@ class _Views:
     def __init__(self, house: Warehouse) -> None:
         self._house = house
         self._kept: dict[tuple[str, frozenset[str] | None], DataFrame] = {}
-        self._lock = Lock()
+        # One per view: narrowing looks at a table, and whoever wants another one need not wait for it.
+        self._locks = {name: Lock() for metric in METRICS for name in metric.needs}
 
     def of(self, name: str, days: set[str] | None) -> DataFrame:
         wanted = None if days is None or not can_be_narrowed(name) else frozenset(days)
-        with self._lock:
+        with self._locks[name]:
             if (name, wanted) not in self._kept:
                 view = self._house.view(name) if wanted is None else narrowed(self._house, name, wanted)
                 # Events are merged already. On disk, so that memory does not grow with the history.

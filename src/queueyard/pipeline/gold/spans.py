@@ -27,6 +27,15 @@ def moment(name: str) -> Column:
     return F.try_to_timestamp(F.col(name))
 
 
+def may_reach(day: Column, *times: str) -> Column:
+    """Whether one of these texts may mean a time on the day or behind it; false of most others, and read fast."""
+    # A text begins with its date, which is that of UTC or the one beside it, unless the year has other than four digits
+    # or something stands before it. So most texts can be compared as they are.
+    earliest = F.date_sub(day, 1).cast("string")
+    reach = [(F.col(name) >= earliest) | (F.substring(name, 5, 1) != "-") for name in times]
+    return F.coalesce(*[F.when(one, F.lit(True)) for one in reach], F.lit(False))
+
+
 def span_us(start: Column, end: Column) -> Column:
     """From start to end; null if one of them is not known, or if the end comes first (clocks that disagree)."""
     length = F.unix_micros(end) - F.unix_micros(start)

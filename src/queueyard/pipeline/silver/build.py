@@ -17,6 +17,7 @@ from queueyard.kernel.ids import new_ulid
 from queueyard.pipeline import schemas
 from queueyard.pipeline.schemas import EVENT, RECORD_KEY
 from queueyard.pipeline.silver import attempts, events, files, folding, items, queen, snapshots
+from queueyard.pipeline.tables import is_near
 from queueyard.pipeline.together import together
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def remake_events(house: Warehouse, *, first: str, last: str) -> list[str]:
     """
     upto = house.events.log.batch()
     wanted = events.distinct(_told(house, after=-1), batch=upto)
-    made = house.events.write(wanted.where(F.col("day").between(first, last)), upto=upto)
+    made = house.events.write(wanted.where(F.col("day").between(first, last)))
     there = {file.partition["day"] or "" for file in house.events.log.files()}
     days = sorted(day for day in there | _days(made) if first <= day <= last)
     if days:
@@ -79,13 +80,13 @@ def remake_events(house: Warehouse, *, first: str, last: str) -> list[str]:
 
 
 def _add_events(house: Warehouse, *, after: int, upto: int) -> None:
-    written = house.events.write(events.distinct(_told(house, after=after), batch=upto), upto=upto)
+    written = house.events.write(events.distinct(_told(house, after=after), batch=upto))
     days = _days(written)
     known = house.events.read(lambda file: file.partition["day"] in days)
     told = house.events.read_written(written)
     if not events.known_ones(told, known).isEmpty():
         # Rare, since sources are read once: so only then is everything written a second time.
-        written = house.events.write(events.unknown_ones(told, known), upto=upto)
+        written = house.events.write(events.unknown_ones(told, known))
     house.events.commit(written, batch=upto)
 
 
@@ -104,12 +105,17 @@ def _told(house: Warehouse, *, after: int) -> DataFrame:
     for stream, (spec, schema, tell_changes) in _FOLDED.items():
         if stream in streams:
             new = folding.rows_of_lines(_lines(house, after, stream), stream)
-            ids = new.select(*RECORD_KEY).distinct()
-            known = (
-                house.table(spec).read().where(F.col("batch") <= after).join(ids, on=list(RECORD_KEY), how="left_semi")
-            )
-            told.append(tell_changes(new, folding.folded(known, schema)))
+            told.append(tell_changes(new, folding.folded(_known(house.table(spec), new, upto=after), schema)))
     return events.union(told) if told else house.spark.createDataFrame([], EVENT)
+
+
+def _known(table: Table, new: DataFrame, *, upto: int) -> DataFrame:
+    """What the batches up to this one have left of the records that these rows are about."""
+    known = table.read(lambda file: file.since <= upto).where(F.col("batch") <= upto)
+    if upto < 0:
+        return known
+    ids = new.select(*RECORD_KEY)
+    return known.where(is_near("id", ids)).join(ids.distinct(), on=list(RECORD_KEY), how="left_semi")
 
 
 def _follow(house: Warehouse, *, upto: int, advance: Callable[[str], None]) -> None:
@@ -129,10 +135,10 @@ def _follow(house: Warehouse, *, upto: int, advance: Callable[[str], None]) -> N
 def _follow_events(house: Warehouse, table: Table, of_events: Callable[[DataFrame], DataFrame], *, upto: int) -> None:
     version = house.events.log.note().get(REMADE)
     if table.log.exists() and table.log.note().get(REMADE) != version:
-        made = table.write(of_events(house.events.read()), upto=house.events.log.batch())
+        made = table.write(of_events(house.events.read()))
         table.overwrite(made, note={REMADE: version})
     if table.log.batch() < upto:
-        written = table.write(of_events(house.events.since(table.log.batch())), upto=upto)
+        written = table.write(of_events(house.events.since(table.log.batch())))
         table.commit(written, batch=upto, note={REMADE: version})
 
 
@@ -157,4 +163,4 @@ def _lines(house: Warehouse, after: int, *streams: str) -> DataFrame:
 
 
 def _add(table: Table, rows: DataFrame, *, upto: int) -> None:
-    table.commit(table.write(rows, upto=upto), batch=upto)
+    table.commit(table.write(rows), batch=upto)
