@@ -88,14 +88,29 @@ class _Memory(Thread):
         self.join()
 
     def _members(self) -> list[Path]:
-        return [found for found in Path("/proc").glob("[0-9]*") if _session_of(found) == self._session]
+        found = [(process, *_kin_of(process)) for process in Path("/proc").glob("[0-9]*")]
+        return [
+            process
+            for process, parent, session in found
+            if session == self._session and not _is_about_to_start(process, parent)
+        ]
 
 
-def _session_of(process: Path) -> int | None:
+def _kin_of(process: Path) -> tuple[str, int | None]:
+    """Its parent and its session."""
     with suppress(OSError):
         # Behind the name, which may hold anything: state, parent, group, session.
-        return int((process / "stat").read_text().rpartition(")")[2].split()[3])
-    return None
+        _, parent, _, session, *_ = (process / "stat").read_text().rpartition(")")[2].split()
+        return parent, int(session)
+    return "", None
+
+
+def _is_about_to_start(process: Path, parent: str) -> bool:
+    """Whether Java has just made it to start a program: until then it has all of Java's memory, which counts once."""
+    with suppress(OSError):
+        program = (process / "exe").readlink()
+        return program.name == "java" and program == (process.parent / parent / "exe").readlink()
+    return False
 
 
 def _bytes_of(process: Path) -> int:
