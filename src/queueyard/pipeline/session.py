@@ -36,6 +36,8 @@ _CONF = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Rows that the driver has read are judged by tasks. Kept in the plan, they would be judged by the planner, one by one.
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
     # Tables are read by the list of files that the log names; nothing is guessed from names of folders.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     # What is kept in memory is read a few times and dropped: looking for the best encoding takes longer than that.
@@ -46,6 +48,9 @@ _CONF = {
 _LOCAL_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # A run compiles some three hundred pieces of its plans. Spark keeps a hundred, so the next run of a session would
+    # compile every one of them again, and Java would have to get fast with them again.
+    "spark.sql.codegen.cache.maxEntries": "2000",
     # Even without its pages, Spark keeps the plans and figures of a thousand queries for them.
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "10",
