@@ -57,6 +57,19 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
         return -1 if found is None else int(found)
 
 
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What a log said at one moment. Opening a log takes some milliseconds, so who asks for much asks once."""
+
+    #: tells this table from one that was made anew at the same address; None where there is none
+    identity: str | None = None
+    #: the last batch that was committed; -1 before the first
+    batch: int = -1
+    #: what the last commit carries
+    note: dict[str, Any] = {}
+    #: every file that counts
+    files: list[File] = []
+
+
 class DeltaLog:
     """The log at one address: a folder, or anything that delta-rs knows."""
 
@@ -66,10 +79,14 @@ class DeltaLog:
     def exists(self) -> bool:
         return self._open() is not None
 
-    def identity(self) -> str | None:
-        """What tells this table from one that was made anew at the same address; None where there is none."""
+    def seen(self) -> Seen:
+        """Everything at once; as of no table where there is none."""
         log = self._open()
-        return None if log is None else str(log.metadata().id)
+        if log is None:
+            return Seen()
+        return Seen(
+            identity=str(log.metadata().id), batch=_batch_of(log), note=_note_of(log), files=list(_files_of(log))
+        )
 
     def files(self) -> list[File]:
         """Every file that counts."""
@@ -79,8 +96,7 @@ class DeltaLog:
     def batch(self) -> int:
         """The last batch that was committed; -1 before the first."""
         log = self._open()
-        found = None if log is None else log.transaction_version(_WRITER)
-        return -1 if found is None else int(found)
+        return -1 if log is None else _batch_of(log)
 
     def note(self) -> dict[str, Any]:
         """What the last commit carries."""
@@ -197,6 +213,11 @@ def _rows_of(file: str) -> list[dict[str, Any]]:
 
 def now_ms() -> int:
     return int(SYSTEM_CLOCK.now().timestamp() * 1000)
+
+
+def _batch_of(log: DeltaTable) -> int:
+    found = log.transaction_version(_WRITER)
+    return -1 if found is None else int(found)
 
 
 def _files_of(log: DeltaTable) -> Iterator[File]:

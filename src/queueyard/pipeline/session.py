@@ -36,7 +36,7 @@ _CONF = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Rows that the driver has read are judged by tasks. Kept in the plan, they would be judged by the planner, one by one.
+    # Rows that the driver has read are judged by tasks. Kept in the plan, they would be judged by the planner itself.
     "spark.sql.execution.arrow.localRelationThreshold": "0",
     # Tables are read by the list of files that the log names; nothing is guessed from names of folders.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",

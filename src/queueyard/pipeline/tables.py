@@ -202,7 +202,7 @@ def _bounds_in(footer: pyarrow.parquet.FileMetaData, columns: Collection[str | N
         if groups and all(group.is_stats_set and group.statistics.has_min_max for group in groups):
             bounds = [group.statistics for group in groups]
             found[name] = min(one.min for one in bounds), max(one.max for one in bounds)
-    return {name: both for name, both in found.items() if len(f"{both[0]}{both[1]}") <= 2 * _LONGEST_BOUND}
+    return {name: both for name, both in found.items() if all(len(str(one)) <= _LONGEST_BOUND for one in both)}
 
 
 def _folders_of(path: str) -> list[tuple[str, str]]:

@@ -50,15 +50,8 @@ class Warehouse:
         """The same for events, which have a file for each day; only of files that `keep` likes."""
         return self.events.read(keep).drop(*_BOOKKEEPING, "day")
 
-    def batch_of(self, name: str) -> int:
-        """The last batch that a silver table has; -1 for none."""
-        return self._log_of(name).batch()
-
-    def identity_of(self, name: str) -> str | None:
-        """What tells a silver table from one that was made anew; None where there is none yet."""
-        return self._log_of(name).identity()
-
-    def _log_of(self, name: str) -> DeltaLog:
+    def log_of(self, name: str) -> DeltaLog:
+        """The log of a silver table."""
         return DeltaLog(f"{self.home}/silver/{name}")
 
 
