@@ -9,6 +9,7 @@ from queueyard.pipeline.bronze import records
 from queueyard.pipeline.generator import generate
 from queueyard.pipeline.session import fit
 from queueyard.pipeline.sources.positions import plan
+from queueyard.pipeline.streams import judged
 from queueyard.yard.places import Place
 
 if TYPE_CHECKING:
@@ -30,6 +31,19 @@ def test_tasks_read_what_the_driver_reads(spark: SparkSession, tmp_path: Path, m
     by_tasks = sorted(map(str, records.records_of(spark, found).collect()))
 
     assert by_driver == by_tasks != []
+
+
+def test_what_the_driver_has_read_is_judged_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    beads = tmp_path / ".beads"
+    beads.mkdir()
+    (beads / "queen_messages.jsonl").write_text('{"id":"qm-1"}\n', encoding="utf-8")
+    found = plan([Place(system=System.QUEEN, at=str(tmp_path))], {}, most_bytes=1 << 30)
+
+    frame = judged(records.records_of(spark, found), found.streams)
+
+    # A relation that stands in the plan itself would be judged while it is planned, by one thread.
+    assert "LocalTableScan" not in str(frame._jdf.queryExecution().executedPlan().toString())
+    assert [row["reason"] for row in frame.collect()] == [None]
 
 
 def test_a_session_is_fitted_to_many_rows_and_back(spark: SparkSession) -> None:

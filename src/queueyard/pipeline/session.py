@@ -49,8 +49,9 @@ _LOCAL_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # A run compiles some three hundred pieces of its plans. Spark keeps a hundred, so the next run of a session would
-    # compile every one of them again, and Java would have to get fast with them again.
-    "spark.sql.codegen.cache.maxEntries": "2000",
+    # compile every one of them again, and Java would have to get fast with them again. With many more, a long run over
+    # many batches would keep what never comes again.
+    "spark.sql.codegen.cache.maxEntries": "500",
     # Even without its pages, Spark keeps the plans and figures of a thousand queries for them.
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "10",
