@@ -104,6 +104,8 @@ def _streamed(rows: DataFrame, target: str) -> dict[str, float]:
     start = time.perf_counter()
     query = (
         rows.writeStream.format("parquet")
+        # The session of ours would take another one, and it is the sources that are compared.
+        .option("compression", "snappy")
         .option("checkpointLocation", f"{target}/checkpoint")
         .trigger(availableNow=True)
         .start(f"{target}/rows")
