@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from queueyard.kernel.events import System
@@ -33,17 +34,18 @@ def test_tasks_read_what_the_driver_reads(spark: SparkSession, tmp_path: Path, m
     assert by_driver == by_tasks != []
 
 
-def test_what_the_driver_has_read_is_judged_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
+def test_much_that_the_driver_has_read_is_judged_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
     beads = tmp_path / ".beads"
     beads.mkdir()
-    (beads / "queen_messages.jsonl").write_text('{"id":"qm-1"}\n', encoding="utf-8")
+    lines = [json.dumps({"id": f"qm-{number}", "body": "x" * 1000}) + "\n" for number in range(2000)]
+    (beads / "queen_messages.jsonl").write_text("".join(lines), encoding="utf-8")
     found = plan([Place(system=System.QUEEN, at=str(tmp_path))], {}, most_bytes=1 << 30)
 
     frame = judged(records.records_of(spark, found), found.streams)
 
     # A relation that stands in the plan itself would be judged while it is planned, by one thread.
     assert "LocalTableScan" not in str(frame._jdf.queryExecution().executedPlan().toString())
-    assert [row["reason"] for row in frame.collect()] == [None]
+    assert [row["reason"] for row in frame.select("reason").collect()] == [None] * len(lines)
 
 
 def test_a_session_is_fitted_to_many_rows_and_back(spark: SparkSession) -> None:

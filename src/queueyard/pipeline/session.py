@@ -36,8 +36,9 @@ _CONF = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Rows that the driver has read are judged by tasks. Kept in the plan, they would be judged by the planner itself.
-    "spark.sql.execution.arrow.localRelationThreshold": "0",
+    # What the driver has read is judged by tasks if it is more than this. Rows that stand in the plan are judged by the
+    # planner itself, one after the other, which is soonest done for a few.
+    "spark.sql.execution.arrow.localRelationThreshold": "1MB",
     # Tables are read by the list of files that the log names; nothing is guessed from names of folders.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     # What is kept in memory is read a few times and dropped: looking for the best encoding takes longer than that.
