@@ -65,6 +65,25 @@ def test_lines_fold_into_the_records_that_queen_shows(spark: SparkSession, strea
     assert _records(found) == _folded(records)
 
 
+def test_only_lines_without_an_id_are_left_out(spark: SparkSession) -> None:
+    raw = ['{"id":"a"}', '{ "id": "b"}', '{"to":"_migration","id":"c"}', '{"_migration":{"id":"d"}}']
+
+    found = folding.rows_of_lines(lines(spark, "queen.messages", *raw), "queen.messages")
+
+    assert sorted(row["id"] for row in found.collect()) == ["a", "b", "c"]
+
+
+def test_a_part_names_just_the_fields_whose_latest_value_is_null(spark: SparkSession) -> None:
+    raw = ['{"id":"a","subject":"s","body":null,"to":null}', '{"id":"a","body":"the null"}', '{"id":"a","to":"t"}']
+
+    rows = folding.rows_of_lines(lines(spark, "queen.messages", *raw), "queen.messages")
+    [first] = folding.folded(rows.limit(1), schemas.MESSAGE).collect()
+    [last] = folding.folded(rows, schemas.MESSAGE).collect()
+
+    assert sorted(first["cleared"]) == ["body", "to"]
+    assert (last["cleared"], last["subject"], last["body"], last["to"]) == ([], "s", "the null", "t")
+
+
 @pytest.mark.parametrize("stream", _CASES)
 def test_parts_of_several_batches_fold_into_the_same_records(spark: SparkSession, stream: str) -> None:
     records, schema, _, _ = _CASES[stream]

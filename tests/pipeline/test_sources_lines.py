@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+import msgspec
 import pytest
 
 from pipeline.streams_support import as_text, batch, micro_batches
 from queueyard.pipeline.errors import SourceFailed
-from queueyard.pipeline.sources.lines import read_span
+from queueyard.pipeline.schemas import RECORD
+from queueyard.pipeline.sources.lines import LineSource, read_span
 from queueyard.pipeline.sources.looking import look
 from queueyard.pipeline.sources.spans import Marks, Origin, Span, plan, split
 
@@ -70,6 +72,16 @@ class TestWithoutSpark:
         pieces = split(planned(log)[0][0], most_bytes=1 << 20)
 
         assert [(text[:5], len(text)) for text in texts(pieces)] == [("first", 5), ("xxxxx", 9 << 20), ("last", 4)]
+
+    @pytest.mark.parametrize(("megabytes", "pieces"), [(1, 1), (100, 4), (512, 8), (1024, 8), (2048, 16)])
+    def test_much_is_read_by_as_many_tasks_as_are_worth_it(self, log: Path, megabytes: int, pieces: int) -> None:
+        log.write_text("one\n")
+        [span] = planned(log)[0]
+        much = [msgspec.structs.replace(span, end=megabytes << 20)]
+
+        reader = LineSource({"spans": msgspec.json.encode(much).decode()}).reader(RECORD)
+
+        assert len(reader.partitions()) == pieces
 
     def test_positions_are_the_byte_offsets_of_the_lines(self, log: Path) -> None:
         log.write_text("grün\n\nzwei\n", encoding="utf-8")

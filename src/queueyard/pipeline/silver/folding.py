@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from queueyard.pipeline.streams import STREAMS, parsed
+from queueyard.pipeline.streams import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _NOTE = '"_migration"'
+_BEGINS_WITH_ID = '{"id":"'
 _ORDER = "_order"
 _BITS = "_bits"
 #: of a file: enough for 256 TiB
@@ -29,22 +30,19 @@ _FIRST = "created_at"
 
 
 def rows_of_lines(lines: DataFrame, stream: str) -> DataFrame:
-    """Lines as parts that are not folded yet; lines without an id (notes of migrations) are left out."""
+    """Lines as parts that are not folded yet; lines without an id (notes of migrations) are left out.
+
+    `cleared` of such a part may also name fields that have a value: they are not cleared.
+    """
     # Only a line that holds the word can hold an explicit null, and few do: the others are not searched for names.
     # (`instr` counts characters, which takes a third of the time of a whole fold.)
-    keys = F.when(F.col("raw").contains("null"), F.json_object_keys("raw"))
-    names = STREAMS[stream].schema.fieldNames()
-    cleared = F.filter(
-        F.coalesce(keys, F.array().cast("array<string>")),
-        lambda key: F.coalesce(
-            *[F.when(key == name, F.col(f"record.{name}").isNull()) for name in names], F.lit(False)
-        ),
-    )
+    named = F.when(F.col("raw").contains("null"), F.json_object_keys("raw"))
     return (
-        parsed(lines, stream)
-        # Only notes of migrations have no id. Asking every record for its id would read each line twice.
-        .where(~F.col("raw").contains(_NOTE) | F.col("record.id").isNotNull())
-        .select(F.col("place").alias("source"), "record.*", cleared.alias("cleared"), "generation", "position", "batch")
+        # Before the line is parsed, so that its text is not carried on behind that.
+        lines.withColumn("cleared", F.coalesce(named, F.array().cast("array<string>")))
+        .transform(parsed, stream)
+        .where(_has_id())
+        .select(F.col("place").alias("source"), "record.*", "cleared", "generation", "position", "batch")
     )
 
 
@@ -77,6 +75,12 @@ def view(rows: DataFrame, schema: StructType) -> DataFrame:
     return folded(rows, schema).select("source", *schema.fieldNames())
 
 
+def _has_id() -> Column:
+    """Only notes of migrations have no id, so only what may be one is parsed a second time to ask for it."""
+    # Most lines begin with their id; the others are searched for the word, byte by byte.
+    return F.col("raw").startswith(_BEGINS_WITH_ID) | ~F.col("raw").contains(_NOTE) | F.col("record.id").isNotNull()
+
+
 def _order() -> Column:
     """The place of a row in the order of lines, as one number: numbers compare faster than pairs."""
     return F.shiftleft(F.col("generation").cast("long"), _POSITION_BITS) + F.col("position")
@@ -84,7 +88,9 @@ def _order() -> Column:
 
 def _bits(bits: Mapping[str, int]) -> Column:
     """The fields that a row has cleared, a bit for each."""
-    named = [F.when(F.array_contains("cleared", name), bit).otherwise(0) for name, bit in bits.items()]
+    named = [
+        F.when(F.array_contains("cleared", name) & F.col(name).isNull(), bit).otherwise(0) for name, bit in bits.items()
+    ]
     return F.when(F.size("cleared") > 0, sum(named[1:], named[0])).otherwise(0)
 
 

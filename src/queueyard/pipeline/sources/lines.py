@@ -27,13 +27,16 @@ from queueyard.pipeline.sources.reading import LookingReader, PlannedReader, par
 from queueyard.pipeline.sources.spans import Mark, Marks, Origin, Seen, Span, between, plan, split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
-#: how much one task reads
-PIECE_BYTES = 32 << 20
+#: How much one task reads: as much as of Spark's own file source where there is enough for all cores. Every task writes
+#: a file of its own, and what Parquet learns about the values, it learns anew for each file.
+_MOST_BYTES_PER_PIECE = 128 << 20
+_LEAST_BYTES_PER_PIECE = 32 << 20
+_ENOUGH_PIECES = 8
 _BLOCK_BYTES = 4 << 20
 _FROM_BEHIND_BYTES = 64 << 10
 _MOST_BYTES_PER_MICRO_BATCH = 1 << 30
@@ -160,8 +163,10 @@ def _first_line_start(descriptor: int, start: int) -> int:
     return 0
 
 
-def _pieces(spans: Iterable[Span]) -> list[Span]:
-    return [piece for span in spans for piece in split(span, most_bytes=PIECE_BYTES)]
+def _pieces(spans: Sequence[Span]) -> list[Span]:
+    shared = sum(span.end - span.start for span in spans) // _ENOUGH_PIECES
+    size = min(max(shared, _LEAST_BYTES_PER_PIECE), _MOST_BYTES_PER_PIECE)
+    return [piece for span in spans for piece in split(span, most_bytes=size)]
 
 
 def _marks(offset: dict[str, Any]) -> Marks:
