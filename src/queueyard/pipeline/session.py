@@ -61,6 +61,8 @@ _LOCAL_CONF = {
     # So that small jobs need not wait for the end of large ones (`take_turns`).
     "spark.scheduler.mode": "FAIR",
 }
+# Not on a cluster, where Spark may have sent us there by itself: then we are found only after the fork.
+_FORKER = {"spark.python.daemon.module": "queueyard.pipeline.forker"}
 _JAVA = "-XX:ReservedCodeCacheSize=256m -Dlog4j2.level=ERROR"
 # The compiler that starts fast, and the collector that needs no threads: small batches are over before the other ones
 # pay. That compiler has a small cache by default; once it is full, Java only interprets.
@@ -113,6 +115,7 @@ def start(how: Spark) -> SparkSession:
     java = _JAVA_FOR_FEW_ROWS if how.rows < _FEW_FOR_COMPILER else _JAVA_FOR_MANY_ROWS
     conf = _CONF | _LOCAL_CONF | {"spark.driver.extraJavaOptions": java}
     conf |= {"spark.sql.shuffle.partitions": str(2 * cores)}
+    conf |= _FORKER if master.startswith("local") else {}
     conf |= _LOOPBACK_CONF if _is_on_this_machine(master) else {}
     conf |= {"spark.default.parallelism": str(cores), "spark.driver.memory": how.driver_memory} | how.conf
     for name, value in conf.items():

@@ -1,0 +1,30 @@
+"""The process that Spark forks its Python workers from, on this machine (`spark.python.daemon.module`).
+
+Spark puts archives of its own sources first on the path. Nothing that is compiled can be kept in an archive, so each
+process would compile all of them anew, which takes most of a second; what is installed was compiled once.
+"""
+
+from __future__ import annotations
+
+from importlib.machinery import PathFinder
+from pathlib import PurePath
+import sys
+
+_PACKAGES = ("pyspark", "py4j")
+
+
+def without_archives(path: list[str]) -> list[str]:
+    """The path without Spark's archives; as it is if a package would be found nowhere else."""
+    rest = [place for place in path if not _is_archive(PurePath(place).name)]
+    return rest if all(PathFinder.find_spec(package, rest) for package in _PACKAGES) else path
+
+
+def _is_archive(name: str) -> bool:
+    return name.endswith(".zip") and name.startswith(_PACKAGES)
+
+
+if __name__ == "__main__":
+    sys.path[:] = without_archives(sys.path)
+    from pyspark.daemon import manager
+
+    manager()
