@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of PySpark's readers expect
+from pyspark.sql import types as T  # noqa: N812
 
 from queueyard.kernel.events import System
 from queueyard.pipeline.bronze.records import records_of
 from queueyard.pipeline.run import run
-from queueyard.pipeline.schemas import RESERVATION, RESERVATIONS
+from queueyard.pipeline.schemas import RECORD, RESERVATION, RESERVATIONS
 from queueyard.pipeline.session import Spark, find_java, fit, start
-from queueyard.pipeline.silver.folding import folded, rows_of_lines
+from queueyard.pipeline.silver.folding import folded, rows_of_read
 from queueyard.pipeline.size import rows_ahead
 from queueyard.pipeline.sources.positions import plan
 from queueyard.pipeline.sources.spans import Origin
@@ -41,6 +42,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _STREAM = "queen.reservations"
+#: what is asked of our source: where a line stands, its fields, and its text where these do not tell all
+_READ = T.StructType(
+    [
+        *(RECORD[name] for name in ("place", "generation", "position")),
+        T.StructField("record", RESERVATION),
+        T.StructField("rest", T.StringType()),
+    ]
+)
 _EVERYTHING = 1 << 60
 _MANY_ROWS = 1 << 30
 _LONGEST_S = 3600
@@ -59,8 +68,10 @@ def fold(spark: SparkSession, yard: str, home: str) -> dict[str, float]:
     start = time.perf_counter()
     table = Table(spark, home, RESERVATIONS)
     found = plan(open_yard(Path(yard)).places, {}, most_bytes=_EVERYTHING)
-    lines = records_of(spark, found).withColumn("batch", F.lit(0).cast("long"))
-    written = table.write(folded(rows_of_lines(lines, _STREAM), RESERVATION))
+    [read] = found.reads
+    lines = spark.read.format(read.format).options(**read.options).schema(_READ).load()
+    rows = rows_of_read(lines.withColumn("batch", F.lit(0).cast("long")), RESERVATION)
+    written = table.write(folded(rows, RESERVATION))
     table.commit(written, batch=0)
     return {"seconds": time.perf_counter() - start, "rows": written.rows}
 
@@ -95,8 +106,9 @@ def stream_of_spark(spark: SparkSession, file: str, target: str) -> dict[str, fl
 def stream_of_ours(spark: SparkSession, file: str, target: str) -> dict[str, float]:
     """Our source, and the same columns in the same format."""
     origins = msgspec.json.encode([Origin(stream=_STREAM, place="here", path=file)]).decode()
-    lines = spark.readStream.format("queueyard_lines").option("origins", origins).load()
-    return _streamed(lines.select(F.from_json("raw", RESERVATION).alias("record")).select("record.*"), target)
+    lines = spark.readStream.format("queueyard_lines").option("origins", origins).schema(_READ).load()
+    record = F.coalesce("record", F.from_json("rest", RESERVATION)).alias("record")
+    return _streamed(lines.select(record).select("record.*"), target)
 
 
 def _streamed(rows: DataFrame, target: str) -> dict[str, float]:

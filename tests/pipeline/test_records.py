@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pyspark.testing import assertDataFrameEqual
 
 from queueyard.kernel.events import System
 from queueyard.pipeline.bronze import records
 from queueyard.pipeline.generator import generate
 from queueyard.pipeline.session import fit
+from queueyard.pipeline.sources import parsing
 from queueyard.pipeline.sources.positions import plan
 from queueyard.pipeline.streams import judged
 from queueyard.yard.places import Place
@@ -46,6 +49,55 @@ def test_much_that_the_driver_has_read_is_judged_by_tasks(spark: SparkSession, t
     # A relation that stands in the plan itself would be judged while it is planned, by one thread.
     assert "LocalTableScan" not in str(frame._jdf.queryExecution().executedPlan().toString())
     assert [row["reason"] for row in frame.select("reason").collect()] == [None] * len(lines)
+
+
+def test_lines_that_the_source_has_read_are_judged_as_spark_judges_their_texts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each line by itself, so that what is wrong with one leaves no other to Spark.
+    monkeypatch.setattr(parsing, "_FEW_LINES", 1)
+    event = {"id": "1", "at": "2026-01-05T09:00:00Z", "system": "jjq", "source": "s", "queue": "q", "item": "i"}
+    change = {
+        "seq": 1,
+        "space": "s",
+        "fileId": "f",
+        "requestId": "r",
+        "opId": "o",
+        "acceptedAt": "2026-01-05T09:00:00Z",
+    }
+    files: dict[str, list[dict[str, Any] | str]] = {
+        ".beads/queen_messages.jsonl": [
+            {"id": "a"},
+            {"id": ""},
+            {"id": 7},
+            {"to": "b"},
+            {"_migration": {"to": 2}},
+            "{",
+        ],
+        ".beads/queen_reservations.jsonl": [{"id": "a", "exclusive": "yes"}, {"id": "a", "exclusive": False}, "\ufffd"],
+        ".jj/repo/jjq/journal.jsonl": [
+            event | {"kind": "queued", "data": {"deep": [1]}},
+            event | {"kind": "vanished"},
+            event | {"kind": "queued", "at": "soon"},
+            event | {"kind": "queued", "attempt": "many"},
+            event | {"kind": "queued", "item": None},
+        ],
+        "changes-1.jsonl": [change, change | {"seq": None}, change | {"acceptedAt": "never"}, change | {"size": 1.5}],
+    }
+    for name, lines in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    places = [Place(system=system, at=str(tmp_path)) for system in (System.QUEEN, System.JJQ, System.OPS)]
+    found = plan(places, {}, most_bytes=1 << 30)
+
+    read = records.records_of(spark, found)
+    ours = judged(read, found.streams)
+    theirs = judged(read.drop("record"), found.streams)
+
+    assert [read.where("record IS NULL").count(), read.where("record IS NOT NULL").count()] == [6, 12]
+    assertDataFrameEqual(ours, theirs)
+    assert ours.where("reason IS NOT NULL").count() == 13
 
 
 def test_a_session_is_fitted_to_many_rows_and_back(spark: SparkSession) -> None:

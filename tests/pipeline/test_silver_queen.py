@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC
 from itertools import pairwise
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 import pytest
 
 from pipeline.records import lines
+from pipeline.streams_support import as_text
 from queueyard.kernel.clock import from_rfc3339
 from queueyard.pipeline import schemas
 from queueyard.pipeline.silver import folding, queen
+from queueyard.pipeline.sources.looking import look
+from queueyard.pipeline.sources.spans import Origin, plan
 from queueyard.queen import events as truth
 from queueyard.queen.rules import fold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 _Tell = Callable[["DataFrame", "DataFrame"], "DataFrame"]
 
@@ -62,6 +68,24 @@ def test_lines_fold_into_the_records_that_queen_shows(spark: SparkSession, strea
     rows = folding.rows_of_lines(lines(spark, stream, *records), stream)
     found = folding.view(rows, schema)
 
+    assert _records(found) == _folded(records)
+
+
+@pytest.mark.parametrize("stream", _CASES)
+def test_lines_that_their_source_has_read_fold_into_the_same_records(
+    spark: SparkSession, tmp_path: Path, stream: str
+) -> None:
+    records, schema, _, _ = _CASES[stream]
+    file = tmp_path / "lines.jsonl"
+    file.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    spans, _ = plan({}, look([Origin(stream=stream, place="/yard", path=str(file))]), most_bytes=1 << 20)
+    where = (schemas.RECORD[name] for name in ("place", "generation", "position"))
+    wanted = StructType([*where, StructField("rest", StringType()), StructField("record", schema)])
+
+    read = spark.read.format("queueyard_lines").schema(wanted).option("spans", as_text(spans)).load()
+    found = folding.view(folding.rows_of_read(read.withColumn("batch", F.lit(0)), schema), schema)
+
+    assert read.where("record IS NOT NULL").count() == len(records)
     assert _records(found) == _folded(records)
 
 

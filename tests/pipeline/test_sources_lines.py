@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 import msgspec
+from pyspark.sql import types as T
 import pytest
 
 from pipeline.streams_support import as_text, batch, micro_batches
 from queueyard.pipeline.errors import SourceFailed
 from queueyard.pipeline.schemas import RECORD
+from queueyard.pipeline.sources import parsing
+from queueyard.pipeline.sources.blocks import Columns
 from queueyard.pipeline.sources.lines import LineSource, read_span
 from queueyard.pipeline.sources.looking import look
 from queueyard.pipeline.sources.spans import Marks, Origin, Span, plan, split
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ALL = 1 << 60
+_COUNTED = T.StructType([T.StructField("id", T.StringType()), T.StructField("count", T.LongType())])
 
 
 @pytest.fixture
@@ -124,6 +128,32 @@ class TestWithoutSpark:
         with pytest.raises(SourceFailed, match="while it was read"):
             texts(spans)
 
+    def test_lines_come_as_records_with_the_text_of_those_that_are_more(
+        self, log: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(parsing, "_FEW_LINES", 1)
+        found = ['{"id":"a","count":1,"more":[]}', '{"id":null,"count":2}', '{"id":5}', "no JSON", '{"id":"the null"}']
+        log.write_text("".join(f"{text}\n" for text in found))
+        wanted = T.StructType([T.StructField("record", _COUNTED), T.StructField("rest", T.StringType())])
+
+        [rows] = read_span(planned(log)[0][0], Columns.of(wanted, {}))
+
+        assert rows.to_pylist() == [
+            {"record": {"id": "a", "count": 1}, "rest": None},
+            {"record": {"id": None, "count": 2}, "rest": found[1]},
+            {"record": None, "rest": found[2]},
+            {"record": None, "rest": found[3]},
+            {"record": {"id": "the null", "count": None}, "rest": found[4]},
+        ]
+
+    def test_a_column_that_lines_do_not_have_is_refused_with_those_that_they_have(self) -> None:
+        with pytest.raises(SourceFailed, match="lines have no colour, rest") as refused:
+            LineSource({"spans": "[]"}).reader(
+                T.StructType([T.StructField(name, T.StringType()) for name in ("colour", "raw", "rest")])
+            )
+
+        assert "position" in (refused.value.hint or "")
+
     def test_a_folder_in_place_of_the_file_is_refused_with_the_next_command(self, log: Path) -> None:
         log.mkdir()
 
@@ -143,6 +173,18 @@ class TestThroughSpark:
             ("jjq.events", "/here", str(log), 0, 0, 0, '{"a":1}'),
             ("jjq.events", "/here", str(log), 0, 8, 0, '{"a":2}'),
         ]
+
+    def test_only_lines_of_the_shape_of_their_stream_come_as_records(self, spark: SparkSession, log: Path) -> None:
+        log.write_text('{"id":"a","count":1}\n')
+
+        def read(**shape: str) -> object:
+            frame = spark.read.format("queueyard_lines").schema("record struct<id: string, other: int>")
+            shapes = as_text({"jjq.events": shape})
+            [row] = frame.options(spans=as_text(planned(log)[0]), shapes=shapes).load().collect()
+            return row["record"] and tuple(row["record"])
+
+        assert read(id="string", count="int") == ("a", None)
+        assert read(id="string", count="string") is None
 
     def test_a_stream_goes_on_from_its_checkpoint_through_a_torn_line_and_a_rotation(
         self, spark: SparkSession, log: Path, tmp_path: Path

@@ -12,13 +12,18 @@ from pyspark.sql import types as T
 
 from queueyard.kernel.events import Kind, System
 from queueyard.pipeline import schemas
+from queueyard.pipeline.sources.parsing import FLAT, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from pyspark.sql import DataFrame
 
+_RECORD = "record"
 _UNREADABLE = "_unreadable"
+_TEXT_ID = r'"id"\s*:\s*"'
+_NEEDED_OF_EVENT = ("id", "at", "source", "queue", "item")
+_NEEDED_OF_OPS = ("seq", "space", "fileId", "requestId", "opId")
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,8 +31,14 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     schema: T.StructType
+    #: the fields that `fault` looks at
+    asks: tuple[str, ...]
     #: what is wrong with a record that could be read; null if nothing is
     fault: Callable[[Column], Column]
+    #: whether an id that is a number is none: Spark reads it as a text where a text is wanted
+    has_text_id: bool = False
+    #: fields that hold any JSON, which Spark reads as a text
+    texts: tuple[str, ...] = ()
 
 
 def _needs(*names: str) -> Callable[[Column], Column]:
@@ -42,16 +53,9 @@ def _needs(*names: str) -> Callable[[Column], Column]:
     return fault
 
 
-def _no_text_id(record: Column) -> Column:
-    # Spark reads a number as a text where a text is wanted; queen does not.
-    is_text = F.col("raw").rlike(r'"id"\s*:\s*"')
-    found: Column = F.coalesce(_needs("id")(record), F.when(~is_text, F.lit("no id")))
-    return found
-
-
 def _event_fault(record: Column) -> Column:
     found: Column = F.coalesce(
-        _needs("id", "at", "source", "queue", "item")(record),
+        _needs(*_NEEDED_OF_EVENT)(record),
         F.when(~F.coalesce(record["kind"].isin(*Kind), F.lit(False)), F.lit("unknown kind")),
         F.when(~F.coalesce(record["system"].isin(*System), F.lit(False)), F.lit("unknown system")),
         _time_fault(record["at"]),
@@ -70,9 +74,7 @@ def _entry_fault(record: Column) -> Column:
 
 def _entry_of_ops(time: str) -> Callable[[Column], Column]:
     def fault(record: Column) -> Column:
-        found: Column = F.coalesce(
-            _needs("seq", "space", "fileId", "requestId", "opId", time)(record), _time_fault(record[time])
-        )
+        found: Column = F.coalesce(_needs(*_NEEDED_OF_OPS, time)(record), _time_fault(record[time]))
         return found
 
     return fault
@@ -90,51 +92,90 @@ def _time_fault(text: Column) -> Column:
     return F.when(F.try_to_timestamp(text).isNull(), F.lit("a time that cannot be read"))
 
 
+def _of_queen(name: str, schema: T.StructType) -> Stream:
+    return Stream(name=name, schema=schema, asks=("id",), fault=_needs("id"), has_text_id=True)
+
+
+def _journal(name: str) -> Stream:
+    asks = (*_NEEDED_OF_EVENT, "kind", "system")
+    return Stream(name=name, schema=schemas.EVENT_LINE, asks=asks, fault=_event_fault, texts=("data",))
+
+
+def _feed(name: str, schema: T.StructType, *, time: str) -> Stream:
+    return Stream(name=name, schema=schema, asks=(*_NEEDED_OF_OPS, time), fault=_entry_of_ops(time))
+
+
 STREAMS = {
     stream.name: stream
     for stream in (
-        Stream(name="queen.messages", schema=schemas.MESSAGE, fault=_no_text_id),
-        Stream(name="queen.assignments", schema=schemas.ASSIGNMENT, fault=_no_text_id),
-        Stream(name="queen.reservations", schema=schemas.RESERVATION, fault=_no_text_id),
-        Stream(name="runforge.events", schema=schemas.EVENT_LINE, fault=_event_fault),
-        Stream(name="runforge.queue", schema=schemas.QUEUE_FILE, fault=_queue_fault),
-        Stream(name="runforge.group", schema=schemas.GROUP_FILE, fault=_needs("group_id")),
-        Stream(name="runforge.result", schema=schemas.RESULT_FILE, fault=_needs("status")),
-        Stream(name="jjq.events", schema=schemas.EVENT_LINE, fault=_event_fault),
-        Stream(name="ops.events", schema=schemas.EVENT_LINE, fault=_event_fault),
-        Stream(name="ops.changes", schema=schemas.CHANGE, fault=_entry_of_ops("acceptedAt")),
-        Stream(name="ops.audit", schema=schemas.REFUSAL, fault=_entry_of_ops("at")),
-        Stream(name="panqueue.events", schema=schemas.ENTRY, fault=_entry_fault),
+        _of_queen("queen.messages", schemas.MESSAGE),
+        _of_queen("queen.assignments", schemas.ASSIGNMENT),
+        _of_queen("queen.reservations", schemas.RESERVATION),
+        _journal("runforge.events"),
+        Stream(name="runforge.queue", schema=schemas.QUEUE_FILE, asks=("kind", "jobs"), fault=_queue_fault),
+        Stream(name="runforge.group", schema=schemas.GROUP_FILE, asks=("group_id",), fault=_needs("group_id")),
+        Stream(name="runforge.result", schema=schemas.RESULT_FILE, asks=("status",), fault=_needs("status")),
+        _journal("jjq.events"),
+        _journal("ops.events"),
+        _feed("ops.changes", schemas.CHANGE, time="acceptedAt"),
+        _feed("ops.audit", schemas.REFUSAL, time="at"),
+        Stream(name="panqueue.events", schema=schemas.ENTRY, asks=("id", "kind"), fault=_entry_fault),
     )
 }
 #: the streams whose lines are Events already
 JOURNALS = ("runforge.events", "jjq.events", "ops.events")
 
 
+def shapes_of(names: Collection[str]) -> dict[str, Shape]:
+    """What lines of these streams must be like to be read by the source; no shape for those that only Spark reads."""
+    shapes = {
+        name: {field.name: field.dataType.simpleString() for field in stream.schema if field.name not in stream.texts}
+        for name, stream in STREAMS.items()
+        if name in names
+    }
+    return {name: shape for name, shape in shapes.items() if FLAT.keys() >= set(shape.values())}
+
+
+def asked_of(shapes: Mapping[str, Shape]) -> T.StructType:
+    """The fields that the rules of these streams look at: what the source has to give of a line that it has read."""
+    asked = {field: STREAMS[name].schema[field] for name in sorted(shapes) for field in STREAMS[name].asks}
+    return T.StructType(list(asked.values()))
+
+
 def judged(records: DataFrame, names: Collection[str]) -> DataFrame:
-    """The records with `reason`: null for sound ones, else what is wrong. All are of the streams that are named."""
-    # Each record is read once, into a column of its own: a condition reads it anew wherever it names a field.
+    """The records with `reason`: null for sound ones, else what is wrong. All are of the streams that are named.
+
+    `record`, where there is such a column, holds what the source has read of a line (`asked_of`).
+    """
+    shapes = shapes_of(names) if _RECORD in records.columns else {}
     streams = [STREAMS[name] for name in sorted(names) if name in STREAMS]
-    read = {_column(stream.name): F.when(F.col("stream") == stream.name, _readable(stream)) for stream in streams}
-    known = [F.when(F.col("stream") == stream.name, _fault_of(stream)) for stream in streams]
+    # Each record is read once, into a column of its own: a condition reads it anew wherever it names a field.
+    read = {_column(one): F.when(_is_left(one, shapes), _readable(one)) for one in streams}
+    known = [F.when(F.col("stream") == one.name, _fault_of(one, shapes)) for one in streams]
     unknown = F.when(~F.col("stream").isin(*STREAMS), F.lit("unknown stream"))
     # A note that another tool left about its own format is no record, and no fault either.
     is_note = F.get_json_object("raw", "$._migration").isNotNull()
     return (
         records.withColumns(read)
         .withColumn("reason", F.coalesce(*known, unknown))
-        .drop(*read)
+        .drop(*read, _RECORD)
         .withColumn("reason", F.when(F.col("reason").isNotNull() & ~is_note, F.col("reason")))
     )
 
 
 def parsed(records: DataFrame, stream: str) -> DataFrame:
     """The records of one stream with `record`, a struct of the stream's fields."""
-    return records.where(F.col("stream") == stream).withColumn("record", F.from_json("raw", STREAMS[stream].schema))
+    return records.where(F.col("stream") == stream).withColumn(_RECORD, F.from_json("raw", STREAMS[stream].schema))
 
 
-def _column(stream: str) -> str:
-    return f"_{stream.replace('.', '_')}"
+def _column(stream: Stream) -> str:
+    return f"_{stream.name.replace('.', '_')}"
+
+
+def _is_left(stream: Stream, shapes: Mapping[str, Shape]) -> Column:
+    """Whether a record is of this stream, and was not read by its source."""
+    is_here = F.col("stream") == stream.name
+    return is_here & F.col(_RECORD).isNull() if stream.name in shapes else is_here
 
 
 def _readable(stream: Stream) -> Column:
@@ -142,9 +183,14 @@ def _readable(stream: Stream) -> Column:
     return F.from_json("raw", schema, {"columnNameOfCorruptRecord": _UNREADABLE, "mode": "PERMISSIVE"})
 
 
-def _fault_of(stream: Stream) -> Column:
-    record = F.col(_column(stream.name))
+def _fault_of(stream: Stream, shapes: Mapping[str, Shape]) -> Column:
+    record = F.col(_column(stream))
+    no_text = F.when(~F.col("raw").rlike(_TEXT_ID), F.lit("no id")) if stream.has_text_id else F.lit(None)
     fault: Column = F.coalesce(
-        F.when(record[_UNREADABLE].isNotNull() | record.isNull(), F.lit("cannot be read")), stream.fault(record)
+        F.when(record[_UNREADABLE].isNotNull() | record.isNull(), F.lit("cannot be read")),
+        stream.fault(record),
+        no_text,
     )
-    return fault
+    if stream.name not in shapes:
+        return fault
+    return F.when(F.col(_RECORD).isNotNull(), stream.fault(F.col(_RECORD))).otherwise(fault)

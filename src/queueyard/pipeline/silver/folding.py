@@ -10,14 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
-from queueyard.pipeline.streams import parsed
+from queueyard.pipeline.streams import STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 _NOTE = '"_migration"'
 _BEGINS_WITH_ID = '{"id":"'
@@ -34,27 +35,36 @@ def rows_of_lines(lines: DataFrame, stream: str) -> DataFrame:
 
     `cleared` of such a part may also name fields that have a value: they are not cleared.
     """
+    schema = STREAMS[stream].schema
+    unread = F.lit(None).cast(schema)
+    return rows_of_read(
+        lines.where(F.col("stream") == stream).withColumns({"record": unread, "rest": F.col("raw")}), schema
+    )
+
+
+def rows_of_read(lines: DataFrame, schema: StructType) -> DataFrame:
+    """The same of lines as their source has read them: `record`, and `rest` where that does not tell all."""
     # Only a line that holds the word can hold an explicit null, and few do: the others are not searched for names.
     # (`instr` counts characters, which takes a third of the time of a whole fold.)
-    named = F.when(F.col("raw").contains("null"), F.json_object_keys("raw"))
+    named = F.when(F.col("rest").contains("null"), F.json_object_keys("rest"))
     return (
         # Before the line is parsed, so that its text is not carried on behind that.
         lines.withColumn("cleared", F.coalesce(named, F.array().cast("array<string>")))
-        .transform(parsed, stream)
         .where(_has_id())
+        .withColumn("record", F.coalesce("record", F.from_json("rest", schema)))
         .select(F.col("place").alias("source"), "record.*", "cleared", "generation", "position", "batch")
     )
 
 
 def folded(rows: DataFrame, schema: StructType) -> DataFrame:
     """One row per source and id, with the columns of the rows."""
-    fields = [name for name in schema.fieldNames() if name != "id"]
-    bits = {name: 1 << number for number, name in enumerate(fields) if name != _FIRST}
+    fields = [field for field in schema.fields if field.name != "id"]
+    bits = {field.name: 1 << number for number, field in enumerate(fields) if field.name != _FIRST}
     ordered = rows.withColumns({_ORDER: _order(), _BITS: _bits(bits)})
     return (
         ordered.groupBy("source", "id")
         .agg(
-            *[_latest(name, bits).alias(name) for name in fields],
+            *[_latest(field, bits).alias(field.name) for field in fields],
             F.bit_or(_BITS).alias(_BITS),
             F.max(_ORDER).alias(_ORDER),
             F.max("batch").alias("batch"),
@@ -77,8 +87,10 @@ def view(rows: DataFrame, schema: StructType) -> DataFrame:
 
 def _has_id() -> Column:
     """Only notes of migrations have no id, so only what may be one is parsed a second time to ask for it."""
+    rest = F.col("rest")
     # Most lines begin with their id; the others are searched for the word, byte by byte.
-    return F.col("raw").startswith(_BEGINS_WITH_ID) | ~F.col("raw").contains(_NOTE) | F.col("record.id").isNotNull()
+    found = rest.startswith(_BEGINS_WITH_ID) | ~rest.contains(_NOTE) | F.get_json_object(rest, "$.id").isNotNull()
+    return F.when(F.col("record").isNull(), found).otherwise(F.col("record.id").isNotNull())
 
 
 def _order() -> Column:
@@ -94,10 +106,16 @@ def _bits(bits: Mapping[str, int]) -> Column:
     return F.when(F.size("cleared") > 0, sum(named[1:], named[0])).otherwise(0)
 
 
-def _latest(name: str, bits: Mapping[str, int]) -> Column:
-    if name == _FIRST:
-        return F.expr(f"min_by({_FIRST}, {_ORDER}) FILTER (WHERE {_FIRST} IS NOT NULL)")
-    return F.expr(f"max_by(`{name}`, {_ORDER}) FILTER (WHERE `{name}` IS NOT NULL OR {_BITS} & {bits[name]} <> 0)")
+def _latest(field: StructField, bits: Mapping[str, int]) -> Column:
+    name = f"`{field.name}`"
+    # As bytes: a text that is aggregated is copied with every row, also where the row leaves it as it is.
+    value = f"CAST({name} AS BINARY)" if isinstance(field.dataType, StringType) else name
+    if field.name == _FIRST:
+        found = F.expr(f"min_by({value}, {_ORDER}) FILTER (WHERE {name} IS NOT NULL)")
+    else:
+        is_named = f"{name} IS NOT NULL OR {_BITS} & {bits[field.name]} <> 0"
+        found = F.expr(f"max_by({value}, {_ORDER}) FILTER (WHERE {is_named})")
+    return found.cast(field.dataType)
 
 
 def _cleared(bits: Mapping[str, int]) -> Column:

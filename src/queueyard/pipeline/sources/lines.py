@@ -3,6 +3,11 @@
 Batch: option `spans` names the ranges (a JSON list of spans.Span). Streaming: option `origins` names the files (a JSON
 list of spans.Origin), and the offsets of the stream are spans.Marks. A half line is never given; rotation, truncation
 and replacement are recognised (spans.py). Local and network file systems only: object stores have no growing files.
+
+Only the columns of the schema that is asked for are made. Two come beside those of schemas.RECORD: `record`, a struct
+of fields of the line, null where only Spark can read it (parsing.py), and with it `rest`: the text of just those lines
+of which `record` does not tell all, because it is null or because the line may hold a null of its own. Option `shapes`
+(JSON: stream -> parsing.Shape) says which types the fields of a line must have to be read; else those of `record`.
 """
 
 from __future__ import annotations
@@ -14,14 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes
 
 from queueyard.pipeline.errors import SourceFailed
 from queueyard.pipeline.schemas import RECORD
-from queueyard.pipeline.sources.arrow import record_batch, split_lines
+from queueyard.pipeline.sources.blocks import Columns, batch_of
 from queueyard.pipeline.sources.looking import cannot_read, look
 from queueyard.pipeline.sources.reading import LookingReader, PlannedReader, partitions_of
 from queueyard.pipeline.sources.spans import Mark, Marks, Origin, Seen, Span, between, plan, split
@@ -29,6 +32,7 @@ from queueyard.pipeline.sources.spans import Mark, Marks, Origin, Seen, Span, be
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
@@ -40,6 +44,7 @@ _ENOUGH_PIECES = 8
 _BLOCK_BYTES = 4 << 20
 _FROM_BEHIND_BYTES = 64 << 10
 _MOST_BYTES_PER_MICRO_BATCH = 1 << 30
+_EVERY_COLUMN = Columns.of(RECORD, {})
 
 
 class LineSource(DataSource):
@@ -52,21 +57,29 @@ class LineSource(DataSource):
     def schema(self) -> StructType:
         return RECORD
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        return _LineReader(_pieces(msgspec.json.decode(self.options["spans"], type=list[Span])))
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _LineReader(_pieces(msgspec.json.decode(self.options["spans"], type=list[Span])), self._columns(schema))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        return _LineStreamReader(msgspec.json.decode(self.options["origins"], type=list[Origin]))
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return _LineStreamReader(msgspec.json.decode(self.options["origins"], type=list[Origin]), self._columns(schema))
+
+    def _columns(self, schema: StructType) -> Columns:
+        return Columns.of(schema, msgspec.json.decode(self.options.get("shapes", "{}"), type=dict[str, dict[str, str]]))
 
 
 class _LineReader(PlannedReader):
+    def __init__(self, pieces: list[Span], columns: Columns) -> None:
+        super().__init__(pieces)
+        self._columns = columns
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_span(msgspec.json.decode(partition.value, type=Span))
+        return read_span(msgspec.json.decode(partition.value, type=Span), self._columns)
 
 
 class _LineStreamReader(LookingReader[Seen]):
-    def __init__(self, origins: list[Origin]) -> None:
+    def __init__(self, origins: list[Origin], columns: Columns) -> None:
         self._origins = origins
+        self._columns = columns
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxBytes(_MOST_BYTES_PER_MICRO_BATCH)
@@ -82,10 +95,10 @@ class _LineStreamReader(LookingReader[Seen]):
         return partitions_of(_pieces(between(_marks(start), _marks(end), self._origins)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_span(msgspec.json.decode(partition.value, type=Span))
+        return read_span(msgspec.json.decode(partition.value, type=Span), self._columns)
 
 
-def read_span(span: Span) -> Iterator[pa.RecordBatch]:
+def read_span(span: Span, columns: Columns = _EVERY_COLUMN) -> Iterator[pa.RecordBatch]:
     """The lines that start in the span, in blocks. SourceFailed if the file is gone or shorter by now."""
     descriptor = _open(span)
     with os.fdopen(descriptor, "rb", buffering=0) as stream:
@@ -100,7 +113,7 @@ def read_span(span: Span) -> Iterator[pa.RecordBatch]:
             cut = data.rfind(b"\n") + 1
             rest = data[cut:]
             if cut:
-                yield _record_batch(span, offset, data[:cut])
+                yield batch_of(span, offset, data[:cut], columns)
                 offset += cut
 
 
@@ -123,32 +136,6 @@ def _files_of_inode(span: Span) -> Iterator[str]:
     folder = Path(span.path).parent
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         yield from (entry.path for entry in entries if entry.inode() == span.inode)
-
-
-def _record_batch(span: Span, offset: int, data: bytes) -> pa.RecordBatch:
-    """The lines of whole lines of bytes, as many as start in the span; blank ones are none."""
-    lines = split_lines(data)
-    ends = pc.cumulative_sum(pc.add(pc.binary_length(lines).cast(pa.int64()), 1))
-    offsets = pc.add(pa.concat_arrays([pa.array([0], pa.int64()), ends[:-1]]), offset)
-    texts = _decoded(lines)
-    is_line = pc.and_not(
-        pc.less(offsets, span.end), pc.or_(pc.equal(pc.binary_length(lines), 0), pc.ascii_is_space(texts))
-    )
-    return record_batch(
-        stream=span.stream,
-        place=span.place,
-        file=span.path,
-        generation=span.generation,
-        positions=offsets.filter(is_line),
-        raw=texts.filter(is_line),
-    )
-
-
-def _decoded(lines: pa.Array) -> pa.Array:
-    try:
-        return lines.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([line.as_py().decode("utf-8", "replace") for line in lines], pa.string())
 
 
 def _first_line_start(descriptor: int, start: int) -> int:

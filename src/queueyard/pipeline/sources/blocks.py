@@ -1,0 +1,100 @@
+"""A block of bytes of a file as a batch of lines, with just the columns that are wanted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from queueyard.pipeline.errors import SourceFailed
+from queueyard.pipeline.sources.arrow import ARROW_RECORD, record_batch, split_lines
+from queueyard.pipeline.sources.parsing import Shape, arrow_fields, records_in
+
+if TYPE_CHECKING:
+    from queueyard.pipeline.sources.spans import Span
+
+_RECORD = "record"
+_REST = "rest"
+
+
+class Columns(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wanted of every line."""
+
+    names: list[str]
+    #: the fields of `record`; None if it is not wanted
+    record: Shape | None
+    #: what lines of a stream must be like to be read; where a stream has none, they must be like `record`
+    shapes: Mapping[str, Shape]
+
+    @classmethod
+    def of(cls, schema: StructType, shapes: Mapping[str, Shape]) -> Columns:
+        """SourceFailed for a schema that asks for what lines do not have."""
+        kinds = {field.name: field.dataType for field in schema.fields}
+        record = kinds.get(_RECORD)
+        fields = _shape_of(record) if isinstance(record, StructType) else None
+        known = {*ARROW_RECORD.names, *((_RECORD, _REST) if fields else ())}
+        if strange := [name for name in kinds if name not in known]:
+            raise SourceFailed(
+                f"lines have no {', '.join(strange)}",
+                hint=f"Ask for any of {', '.join(ARROW_RECORD.names)}, and {_RECORD} (a struct) with {_REST}.",
+            )
+        return cls(names=list(kinds), record=fields, shapes=shapes)
+
+
+def batch_of(span: Span, offset: int, data: bytes, columns: Columns) -> pa.RecordBatch:
+    """The lines of whole lines of bytes, as many as start in the span; blank ones are none."""
+    lines = split_lines(data)
+    ends = pc.cumulative_sum(pc.add(pc.binary_length(lines).cast(pa.int64()), 1))
+    offsets = pc.add(pa.concat_arrays([pa.array([0], pa.int64()), ends[:-1]]), offset)
+    texts = _decoded(lines)
+    is_line = pc.and_not(
+        pc.less(offsets, span.end), pc.or_(pc.equal(pc.binary_length(lines), 0), pc.ascii_is_space(texts))
+    )
+    if is_line.false_count:
+        texts, offsets = texts.filter(is_line), offsets.filter(is_line)
+    made = record_batch(
+        stream=span.stream,
+        place=span.place,
+        file=span.path,
+        generation=span.generation,
+        positions=offsets,
+        raw=texts,
+    )
+    if columns.record is not None:
+        shape = columns.shapes.get(span.stream, columns.record)
+        records = _records(texts, shape, columns.record)
+        made = made.append_column(_RECORD, records).append_column(_REST, _rest(texts, records, data))
+    return made.select(columns.names)
+
+
+def _shape_of(record: StructType) -> Shape:
+    return {field.name: field.dataType.simpleString() for field in record.fields}
+
+
+def _decoded(lines: pa.Array) -> pa.Array:
+    try:
+        return lines.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([line.as_py().decode("utf-8", "replace") for line in lines], pa.string())
+
+
+def _records(texts: pa.Array, shape: Shape, wanted: Shape) -> pa.StructArray:
+    """The wanted fields of every line; fields that its shape does not have are null."""
+    fields = arrow_fields(wanted)
+    found = records_in(texts, shape)
+    columns = [
+        pc.struct_field(found, field.name) if field.name in shape else pa.nulls(len(texts), field.type)
+        for field in fields
+    ]
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=found.is_null())
+
+
+def _rest(texts: pa.Array, records: pa.StructArray, data: bytes) -> pa.Array:
+    is_more = records.is_null()
+    if b"null" in data:
+        is_more = pc.or_(is_more, pc.match_substring(texts, "null"))
+    return pc.if_else(is_more, texts, pa.scalar(None, pa.string()))
