@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -127,6 +128,32 @@ class TestWithoutSpark:
 
         with pytest.raises(SourceFailed, match="while it was read"):
             texts(spans)
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+    @given(
+        lines=st.lists(
+            st.builds('{{"id":"{}"}}'.format, st.integers()) | st.sampled_from(["", "  ", "{", "\ufffd", '{"id":5}']),
+            max_size=12,
+        ),
+        few=st.integers(1, 3),
+        data=st.data(),
+    )
+    def test_every_record_stands_beside_its_own_text(
+        self, tmp_path: Path, lines: list[str], few: int, data: st.DataObject
+    ) -> None:
+        path = tmp_path / "cut.jsonl"
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        size = data.draw(st.integers(1, max(1, path.stat().st_size)))
+        pieces = [piece for span in planned(path)[0] for piece in split(span, most_bytes=size)]
+        wanted = Columns.of(T.StructType([RECORD["raw"], T.StructField("record", _COUNTED)]), {})
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(parsing, "_FEW_LINES", few)
+            rows = [row for piece in pieces for found in read_span(piece, wanted) for row in found.to_pylist()]
+
+        assert [row["raw"] for row in rows] == [line for line in lines if line.strip()]
+        assert all(row["record"]["id"] == json.loads(row["raw"])["id"] for row in rows if row["record"])
+        assert few > 1 or [row["record"] is not None for row in rows] == ['"' in row["raw"][6:] for row in rows]
 
     def test_lines_come_as_records_with_the_text_of_those_that_are_more(
         self, log: Path, monkeypatch: pytest.MonkeyPatch

@@ -47,12 +47,13 @@ def rows_of_read(lines: DataFrame, schema: StructType) -> DataFrame:
     # Only a line that holds the word can hold an explicit null, and few do: the others are not searched for names.
     # (`instr` counts characters, which takes a third of the time of a whole fold.)
     named = F.when(F.col("rest").contains("null"), F.json_object_keys("rest"))
+    kept = ("cleared", "generation", "position", "batch")
     return (
-        # Before the line is parsed, so that its text is not carried on behind that.
-        lines.withColumn("cleared", F.coalesce(named, F.array().cast("array<string>")))
-        .where(_has_id())
-        .withColumn("record", F.coalesce("record", F.from_json("rest", schema)))
-        .select(F.col("place").alias("source"), "record.*", "cleared", "generation", "position", "batch")
+        lines.where(_has_id())
+        .withColumn("cleared", F.coalesce(named, F.array().cast("array<string>")))
+        # The text ends here: what is sorted further on is only what was read of it.
+        .select("place", F.coalesce("record", F.from_json("rest", schema)).alias("record"), *kept)
+        .select(F.col("place").alias("source"), "record.*", *kept)
     )
 
 
@@ -107,14 +108,14 @@ def _bits(bits: Mapping[str, int]) -> Column:
 
 
 def _latest(field: StructField, bits: Mapping[str, int]) -> Column:
-    name = f"`{field.name}`"
+    value = F.col(field.name)
     # As bytes: a text that is aggregated is copied with every row, also where the row leaves it as it is.
-    value = f"CAST({name} AS BINARY)" if isinstance(field.dataType, StringType) else name
+    kept = value.cast("binary") if isinstance(field.dataType, StringType) else value
     if field.name == _FIRST:
-        found = F.expr(f"min_by({value}, {_ORDER}) FILTER (WHERE {name} IS NOT NULL)")
+        found = F.min_by(kept, F.when(value.isNotNull(), F.col(_ORDER)))
     else:
-        is_named = f"{name} IS NOT NULL OR {_BITS} & {bits[field.name]} <> 0"
-        found = F.expr(f"max_by({value}, {_ORDER}) FILTER (WHERE {is_named})")
+        is_cleared = F.col(_BITS).bitwiseAND(bits[field.name]) != 0
+        found = F.max_by(kept, F.when(value.isNotNull() | is_cleared, F.col(_ORDER)))
     return found.cast(field.dataType)
 
 

@@ -45,12 +45,13 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         return cls(names=list(kinds), record=fields, shapes=shapes)
 
 
-def batch_of(span: Span, offset: int, data: bytes, columns: Columns) -> pa.RecordBatch:
-    """The lines of whole lines of bytes, as many as start in the span; blank ones are none."""
+def batch_of(span: Span, offset: int, block: bytes, size: int, columns: Columns) -> pa.RecordBatch:
+    """The lines that start in the span and are not blank, of a block whose first `size` bytes are whole lines."""
+    data = pa.py_buffer(block).slice(0, size)
     lines = split_lines(data)
     ends = pc.cumulative_sum(pc.add(pc.binary_length(lines).cast(pa.int64()), 1))
     offsets = pc.add(pa.concat_arrays([pa.array([0], pa.int64()), ends[:-1]]), offset)
-    texts = _decoded(lines)
+    texts, is_sound = _decoded(lines)
     is_line = pc.and_not(
         pc.less(offsets, span.end), pc.or_(pc.equal(pc.binary_length(lines), 0), pc.ascii_is_space(texts))
     )
@@ -66,8 +67,10 @@ def batch_of(span: Span, offset: int, data: bytes, columns: Columns) -> pa.Recor
     )
     if columns.record is not None:
         shape = columns.shapes.get(span.stream, columns.record)
-        records = _records(texts, shape, columns.record)
-        made = made.append_column(_RECORD, records).append_column(_REST, _rest(texts, records, data))
+        # Blank lines may stay in it: they make no difference to whoever looks for objects.
+        found = records_in(texts, shape, data if is_sound and offset + size <= span.end else None)
+        records = _picked(found, shape, columns.record)
+        made = made.append_column(_RECORD, records).append_column(_REST, _rest(texts, records, block))
     return made.select(columns.names)
 
 
@@ -75,26 +78,26 @@ def _shape_of(record: StructType) -> Shape:
     return {field.name: field.dataType.simpleString() for field in record.fields}
 
 
-def _decoded(lines: pa.Array) -> pa.Array:
+def _decoded(lines: pa.Array) -> tuple[pa.Array, bool]:
+    """The lines as texts, and whether they all were."""
     try:
-        return lines.cast(pa.string())
+        return lines.cast(pa.string()), True
     except pa.ArrowInvalid:
-        return pa.array([line.as_py().decode("utf-8", "replace") for line in lines], pa.string())
+        return pa.array([line.as_py().decode("utf-8", "replace") for line in lines], pa.string()), False
 
 
-def _records(texts: pa.Array, shape: Shape, wanted: Shape) -> pa.StructArray:
-    """The wanted fields of every line; fields that its shape does not have are null."""
+def _picked(found: pa.StructArray, shape: Shape, wanted: Shape) -> pa.StructArray:
+    """The wanted fields of every record; fields that its shape does not have are null."""
     fields = arrow_fields(wanted)
-    found = records_in(texts, shape)
     columns = [
-        pc.struct_field(found, field.name) if field.name in shape else pa.nulls(len(texts), field.type)
+        pc.struct_field(found, field.name) if field.name in shape else pa.nulls(len(found), field.type)
         for field in fields
     ]
     return pa.StructArray.from_arrays(columns, fields=fields, mask=found.is_null())
 
 
-def _rest(texts: pa.Array, records: pa.StructArray, data: bytes) -> pa.Array:
+def _rest(texts: pa.Array, records: pa.StructArray, block: bytes) -> pa.Array:
     is_more = records.is_null()
-    if b"null" in data:
+    if b"null" in block:
         is_more = pc.or_(is_more, pc.match_substring(texts, "null"))
     return pc.if_else(is_more, texts, pa.scalar(None, pa.string()))

@@ -101,20 +101,23 @@ class _LineStreamReader(LookingReader[Seen]):
 def read_span(span: Span, columns: Columns = _EVERY_COLUMN) -> Iterator[pa.RecordBatch]:
     """The lines that start in the span, in blocks. SourceFailed if the file is gone or shorter by now."""
     descriptor = _open(span)
-    with os.fdopen(descriptor, "rb", buffering=0) as stream:
+    try:
         offset = _first_line_start(descriptor, span.start)
-        stream.seek(offset)
-        rest = b""
+        size = _BLOCK_BYTES
         while offset < span.end:
-            block = stream.read(_BLOCK_BYTES)
-            if not block:
-                raise _changed(span.path)
-            data = rest + block
-            cut = data.rfind(b"\n") + 1
-            rest = data[cut:]
+            block = os.pread(descriptor, size, offset)
+            cut = block.rfind(b"\n") + 1
             if cut:
-                yield batch_of(span, offset, data[:cut], columns)
+                yield batch_of(span, offset, block, cut, columns)
                 offset += cut
+                size = _BLOCK_BYTES
+            elif len(block) < size:
+                raise _changed(span.path)
+            else:
+                # A line that is longer than that.
+                size *= 2
+    finally:
+        os.close(descriptor)
 
 
 def _open(span: Span) -> int:

@@ -42,35 +42,39 @@ def arrow_fields(shape: Shape) -> list[pa.Field]:
     return [pa.field(name, FLAT[kind]) for name, kind in shape.items()]
 
 
-def records_in(lines: pa.StringArray, shape: Shape) -> pa.StructArray:
-    """A record for every line; null where Spark has to look. None of the lines is blank or holds a newline."""
+def records_in(lines: pa.StringArray, shape: Shape, data: pa.Buffer | None = None) -> pa.StructArray:
+    """A record for every line; null where Spark has to look. None of the lines is blank or holds a newline.
+
+    `data` is the bytes of the same lines, if they are at hand; blank lines among them do not matter.
+    """
     schema = pa.schema(arrow_fields(shape))
     is_short = pc.less_equal(pc.binary_length(lines), _LONGEST_BYTES)
     if is_short.false_count == 0:
-        return _records(lines, schema)
+        return _records(lines, schema, data)
     places = pc.subtract(pc.cumulative_sum(is_short.cast(pa.int64())), 1)
-    return _records(lines.filter(is_short), schema).take(pc.if_else(is_short, places, pa.scalar(None, pa.int64())))
+    short = _records(lines.filter(is_short), schema, None)
+    return short.take(pc.if_else(is_short, places, pa.scalar(None, pa.int64())))
 
 
-def _records(lines: pa.StringArray, schema: pa.Schema) -> pa.StructArray:
-    read = _read(lines, schema)
+def _records(lines: pa.StringArray, schema: pa.Schema, data: pa.Buffer | None) -> pa.StructArray:
+    read = _read(lines, schema, data)
     if read is not None:
         return read
     if len(lines) <= _FEW_LINES:
         return pa.nulls(len(lines), pa.struct(list(schema)))
     middle = len(lines) // 2
-    return pa.concat_arrays([_records(lines[:middle], schema), _records(lines[middle:], schema)])
+    return pa.concat_arrays([_records(lines[:middle], schema, None), _records(lines[middle:], schema, None)])
 
 
-def _read(lines: pa.StringArray, schema: pa.Schema) -> pa.StructArray | None:
+def _read(lines: pa.StringArray, schema: pa.Schema, data: pa.Buffer | None) -> pa.StructArray | None:
     """All of the lines, or None if one of them is refused."""
     if not _are_braced(lines):
         return None
-    data = _joined(lines)
+    text = _joined(lines) if data is None else data
     try:
         table = pyarrow.json.read_json(
-            pa.BufferReader(data),
-            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=data.size + 1),
+            pa.BufferReader(text),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=text.size + 1),
             parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
     except pa.ArrowInvalid:
