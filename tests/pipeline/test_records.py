@@ -37,6 +37,18 @@ def test_tasks_read_what_the_driver_reads(spark: SparkSession, tmp_path: Path, m
     assert by_driver == by_tasks != []
 
 
+def test_a_rewritten_file_that_is_gone_by_now_is_no_record(spark: SparkSession, tmp_path: Path) -> None:
+    queue = tmp_path / ".runforge" / "queue" / "queue.json"
+    queue.parent.mkdir(parents=True)
+    queue.write_text("{}")
+    found = plan([Place(system=System.RUNFORGE, at=str(tmp_path))], {}, most_bytes=1 << 30)
+
+    queue.unlink()
+
+    assert [read.format for read in found.reads] == ["queueyard_snapshots"]
+    assert records.records_of(spark, found).collect() == []
+
+
 def test_much_that_the_driver_has_read_is_judged_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
     beads = tmp_path / ".beads"
     beads.mkdir()

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from queueyard.pipeline.schemas import RECORD
 from queueyard.pipeline.sources.lines import LineSource
@@ -58,4 +58,6 @@ def _schema_of(read: Read, plan: Plan) -> T.StructType:
 def _table(read: Read, schema: T.StructType) -> pa.Table:
     source = next(source for source in SOURCES if source.name() == read.format)
     reader = source(read.options).reader(schema)
-    return pa.Table.from_batches([batch for partition in reader.partitions() for batch in reader.read(partition)])
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    # There may be none: a file that is rewritten may be gone by now.
+    return pa.Table.from_batches(batches, to_arrow_schema(schema))
