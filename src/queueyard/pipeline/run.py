@@ -7,16 +7,15 @@ knows how far it has come. One run at a time per home.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from queueyard.kernel.locks import FileLock
 from queueyard.pipeline.bronze.ingest import Ingested, ingest
 from queueyard.pipeline.bronze.records import records_of
 from queueyard.pipeline.errors import TablesDisagree
 from queueyard.pipeline.gold.refresh import refresh
+from queueyard.pipeline.lock import holding
 from queueyard.pipeline.quality import check
 from queueyard.pipeline.session import fit
 from queueyard.pipeline.silver.build import build
@@ -75,9 +74,7 @@ def run(
 @contextmanager
 def alone(house: Warehouse) -> Iterator[None]:
     """Hold the home while the block runs. LockTimeout if somebody else does, TablesDisagree if a log was lost."""
-    folder = Path(house.home)
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / "lock", timeout_s=0):
+    with holding(house.lock):
         last = house.lines.log.batch()
         for table in (house.events, house.items, house.attempts):
             # What silver lacks is built from bronze, so only bronze cannot be missing.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from queueyard.pipeline import schemas
 from queueyard.pipeline.delta import DeltaLog
+from queueyard.pipeline.lock import lock_of
 from queueyard.pipeline.silver import attempts, files, folding, items
 from queueyard.pipeline.tables import Table
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from queueyard.kernel.locks import FileLock
     from queueyard.pipeline.delta import File
     from queueyard.pipeline.schemas import TableSpec
 
@@ -25,9 +27,11 @@ _BOOKKEEPING = ("batch",)
 class Warehouse:
     """The tables below one address, and what a person means by each."""
 
-    def __init__(self, spark: SparkSession, home: str) -> None:
+    def __init__(self, spark: SparkSession, home: str, lock: FileLock | None = None) -> None:
+        """`lock` is that of the home, if it is held already."""
         self.spark = spark
         self.home = home
+        self.lock = lock or lock_of(home)
         self.lines = self.table(schemas.LINES)
         self.quarantine = self.table(schemas.QUARANTINE)
         self.events = self.table(schemas.EVENTS)
