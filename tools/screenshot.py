@@ -1,10 +1,10 @@
-"""Makes the pictures of the dashboard in docs/images: a yard at work, and the history of a made-up one.
+"""Makes the pictures in docs/images: the dashboard of a yard at work, and the history of a made-up one.
 
     python tools/screenshot.py [--into FOLDER]
 
 Everything is real but the work itself: a Valkey with a worker, a runforge daemon, a queen repository, a client of ops
-and, where jj is here, a merge queue; for the analytics, `queueyard pipeline generate` and one run of the pipeline. It
-takes about two minutes, most of it Spark. Needs Chromium: python tools/fetch_parts.py chromium
+and, where jj is here, a merge queue; for the analytics and the charts of the pipeline, `queueyard pipeline generate`,
+one run and its report. It takes about two minutes, most of it Spark. Needs Chromium: python tools/fetch_parts.py chromium
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EVENTS = "20000"
+#: the charts of the report that docs/systems/pipeline.md shows
+CHARTS = ("throughput", "durations", "fairness", "landing", "contention", "failures")
 #: how long the yard works before the picture, so that its lines have something to show
 WATCHED_S = 40
 WIDTH, OVERVIEW_HEIGHT, ANALYTICS_HEIGHT = 1280, 560, 860
@@ -47,13 +49,14 @@ _CHANGES = {"greet": "green", "shout": "red", "wave": "green"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make the pictures of the dashboard.")
+    parser = argparse.ArgumentParser(description="Make the pictures of the documents.")
     parser.add_argument("--into", type=Path, default=CHECKOUT / "docs" / "images", metavar="FOLDER")
     into: Path = parser.parse_args().into
     into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="yard-") as folder:
         root = Path(folder) / "yard"
         make_history(root)
+        draw_charts(root, into)
         with working_yard(root) as url:
             take(url, into)
 
@@ -66,6 +69,15 @@ def make_history(root: Path) -> None:
     subprocess.run([script, "pipeline", "generate", str(past), "--events", EVENTS], check=True)
     home = root / ".queueyard" / "pipeline"
     subprocess.run([script, "pipeline", "run", "--yard", str(past), "--home", str(home)], check=True)
+
+
+def draw_charts(root: Path, into: Path) -> None:
+    """What `queueyard pipeline report` makes of that history."""
+    folder = root.with_name("report")
+    script = Path(sys.executable).with_name("queueyard")
+    subprocess.run([script, "pipeline", "report", "--yard", str(root), "--to", str(folder)], check=True)
+    for name in CHARTS:
+        shutil.copyfile(folder / f"{name}.png", into / f"pipeline-{name}.png")
 
 
 @contextmanager
@@ -104,7 +116,7 @@ def take(url: str, into: Path) -> None:
         page.wait_for_selector("svg.chart")
         page.screenshot(path=into / "dashboard-analytics.png")
         browser.close()
-    print(*sorted(os.fspath(path) for path in into.glob("dashboard*.png")), sep="\n")
+    print(*sorted(os.fspath(path) for path in into.glob("*.png")), sep="\n")
 
 
 def _make_lab(root: Path, stack: ExitStack) -> Place:

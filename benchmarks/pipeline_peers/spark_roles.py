@@ -5,6 +5,7 @@ Roles of ours use the session that `queueyard pipeline` starts. Those of Spark u
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 import json
 import os
 from pathlib import Path
@@ -18,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  as all of PySpark's reader
 from pyspark.sql import types as T  # noqa: N812
 
 from queueyard.kernel.events import System
+from queueyard.kernel.output import Progress
 from queueyard.pipeline.bronze.records import records_of
 from queueyard.pipeline.run import run
 from queueyard.pipeline.schemas import RECORD, RESERVATION, RESERVATIONS
@@ -37,7 +39,7 @@ from pipeline_peers.lines import FILE, append_lines
 from pipeline_peers.processes import engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
 
@@ -53,6 +55,19 @@ _READ = T.StructType(
 _EVERYTHING = 1 << 60
 _MANY_ROWS = 1 << 30
 _LONGEST_S = 3600
+
+
+class _Timed(Progress):
+    """When each step began."""
+
+    def __init__(self) -> None:
+        super().__init__("", 0, None)
+        self.begun: dict[str, float] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        self.begun[name] = time.perf_counter()
+        yield
 
 
 def parse(spark: SparkSession, file: str) -> dict[str, float]:
@@ -79,10 +94,9 @@ def fold(spark: SparkSession, yard: str, home: str) -> dict[str, float]:
 def run_all(spark: SparkSession, yard: str, home: str) -> dict[str, float]:
     """What `queueyard pipeline run` does in its session, and when gold was there: quality comes last."""
     start = time.perf_counter()
-    stages: dict[str, float] = {}
-    places = open_yard(Path(yard)).places
-    done = run(Warehouse(spark, home), places, advance=lambda stage: stages.update({stage: time.perf_counter()}))
-    return {"seconds": time.perf_counter() - start, "gold": stages["quality"] - start, "rows": done.rows}
+    bar = _Timed()
+    done = run(Warehouse(spark, home), open_yard(Path(yard)).places, bar=bar)
+    return {"seconds": time.perf_counter() - start, "gold": bar.begun["quality"] - start, "rows": done.rows}
 
 
 def fresh(spark: SparkSession, yard: str, home: str, python: str, gold: str, known: str, rounds: str) -> dict[str, Any]:

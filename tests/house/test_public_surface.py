@@ -52,7 +52,7 @@ SURFACE: dict[str, set[str]] = {
     "kernel/lifecycle": {"Lifecycle", "Phase"},
     "kernel/locks": {"FileLock", "Holder"},
     "kernel/log": {"LineFormatter", "redact", "start_logging"},
-    "kernel/output": {"Output", "Progress", "printable"},
+    "kernel/output": {"UNSEEN", "Output", "Progress", "printable"},
     "kernel/paths": {"safe_join", "safe_segment"},
     "kernel/proc": {
         "Child",

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 import pytest
 
+from pipeline.histories import seen_in
 from queueyard.kernel.errors import LockTimeout
 from queueyard.kernel.events import System
 from queueyard.kernel.lifecycle import Lifecycle
 from queueyard.kernel.locks import FileLock
+from queueyard.kernel.output import Progress
 from queueyard.pipeline.compaction import compact
 from queueyard.pipeline.delta import DeltaLog
 from queueyard.pipeline.errors import SourceFailed, TableTooNew
 from queueyard.pipeline.gold import METRICS
 from queueyard.pipeline.names import GOLD_NAMES, TABLE_NAMES
-from queueyard.pipeline.run import freshen, run
+from queueyard.pipeline.run import backfill, freshen, run
 from queueyard.pipeline.schemas import LINES, QUARANTINE, SILVER, VIOLATIONS
 from queueyard.pipeline.silver.build import REMADE, build, remake_events
 from queueyard.pipeline.warehouse import VIEW_NAMES, Warehouse
@@ -36,6 +38,23 @@ if TYPE_CHECKING:
 
 class _Death(BaseException):
     """What a kill looks like from inside."""
+
+
+class _Counted(Progress):
+    """What a bar was told."""
+
+    def __init__(self) -> None:
+        super().__init__("", 0, None)
+        self.done = self.expected = 0
+        self.names: list[str] = []
+
+    def expect(self, count: int) -> None:
+        self.expected += count
+
+    def advance(self, count: int = 1, note: str = "") -> None:
+        self.done += count
+        if note not in self.names:
+            self.names.append(note)
 
 
 @pytest.fixture
@@ -58,6 +77,34 @@ def test_what_is_new_is_read_and_then_nothing_is(spark: SparkSession, repository
     kinds = sorted(row["kind"] for row in house.view("events").collect())
     assert kinds == ["queued", "queued", "read", "released", "started"]
     assert {name: DeltaLog(f"{house.home}/{name}").batch() for name in GOLD_NAMES} == dict.fromkeys(GOLD_NAMES, 0)
+
+
+def test_a_run_takes_as_many_steps_as_it_has_said(spark: SparkSession, repository: Path, tmp_path: Path) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+    places = [Place(system=System.QUEEN, at=str(repository))]
+    bars = [_Counted() for _ in range(3)]
+
+    run(house, places, batch_bytes=1000, bar=bars[0])
+    run(house, places, bar=bars[1])
+    backfill(house, first="2000-01-01", last="9999-12-31", bar=bars[2])
+
+    assert house.lines.log.batch() > 0
+    assert all(bar.done == bar.expected for bar in bars), [(bar.done, bar.expected) for bar in bars]
+    assert bars[0].expected > bars[1].expected
+    assert bars[1].names == ["reading", "events", "records, items and attempts", "gold", "quality"]
+
+
+def test_a_home_may_be_an_address(spark: SparkSession, repository: Path, tmp_path: Path) -> None:
+    """Spark, delta-rs and Arrow are each handed the same one."""
+    house = Warehouse(spark, (tmp_path / "home").as_uri())
+    places = [Place(system=System.QUEEN, at=str(repository))]
+
+    run(house, places)
+    again = run(house, places)
+
+    assert again.batches == []
+    assert seen_in(Warehouse(spark, str(tmp_path / "home"))) == seen_in(house)
+    assert house.view("messages").count() == 2
 
 
 def test_tables_for_which_nothing_came_are_left_as_they_are(

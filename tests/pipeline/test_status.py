@@ -13,6 +13,7 @@ from queueyard.kernel.events import System
 from queueyard.pipeline.delta import DeltaLog
 from queueyard.pipeline.lag import ServerState, servers
 from queueyard.pipeline.sources.positions import plan
+from queueyard.pipeline.status import status
 from queueyard.yard.places import Place
 from scripts import Answer, run_script
 from servers import Server, free_port, own_server, raw_redis
@@ -26,6 +27,7 @@ ALL = 1 << 60
 PASSWORD = "correct-horse"
 #: for servers that do answer
 LONG_S = 60.0
+_COLUMNS = Schema.from_arrow(pa.schema([("raw", pa.string())]))
 
 
 class Scene:
@@ -63,7 +65,7 @@ class Scene:
     def commit(self) -> None:
         """A batch of bronze that has read everything; its rows are of no interest here."""
         log = DeltaLog(str(self.root / ".queueyard" / "pipeline" / "bronze" / "lines"))
-        log.commit([], Schema.from_arrow(pa.schema([("raw", pa.string())])), (), batch=0, note=self.note())
+        log.commit([], _COLUMNS, (), batch=0, note=self.note())
 
     def status(self, *words: str) -> Answer:
         return run_script("queueyard", "pipeline", "status", *words, cwd=self.root)
@@ -125,6 +127,27 @@ class TestServers:
         assert refused.fault is not None
         assert "401" in refused.fault
         assert "a-token" not in str(refused)
+
+
+class TestRewrittenFiles:
+    def test_what_is_new_in_them_is_behind_until_a_batch_has_it(self, tmp_path: Path) -> None:
+        place = Place(system=System.RUNFORGE, at=str(tmp_path))
+        results = [tmp_path / ".ml" / "runs" / run / "result.json" for run in ("one", "two")]
+        for result in results:
+            result.parent.mkdir(parents=True)
+            result.write_text('{"status":"ok"}')
+        home = str(tmp_path / "home")
+        before = status(home, [], [place], environment={}).sources
+        note = plan([place], {}, most_bytes=ALL, environment={}).note
+        DeltaLog(f"{home}/bronze/lines").commit([], _COLUMNS, (), batch=0, note=note)
+
+        results[0].write_text('{"status":"failed"}')
+        # The same again, as a tool does that writes whether there is news or not.
+        results[1].write_text('{"status":"ok"}')
+        after = status(home, [], [place], environment={}).sources
+
+        told = [[(one.stream, one.read_bytes, one.behind_bytes) for one in found] for found in (before, after)]
+        assert told == [[("runforge.result", 0, 30)], [("runforge.result", 15, 19)]]
 
 
 class TestTheCommand:

@@ -90,7 +90,7 @@ class Output:
 class Progress:
     """How far something is, redrawn at most ten times a second."""
 
-    def __init__(self, label: str, total: int, stream: TextIO | None, clock: Clock) -> None:
+    def __init__(self, label: str, total: int, stream: TextIO | None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._label = label
         self._total = total
         self._stream = stream
@@ -108,6 +108,17 @@ class Progress:
             self._stream.write("\r\x1b[2K" + self._line(now, note))
             self._stream.flush()
 
+    def expect(self, count: int) -> None:
+        """So many more are to be done than was known."""
+        self._total += count
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """One of them, which is done if the block ends well; its name stands behind the bar."""
+        self.advance(0, name)
+        yield
+        self.advance(1, name)
+
     def finish(self) -> None:
         if self._stream is not None and self._done:
             self._stream.write("\n")
@@ -118,8 +129,13 @@ class Progress:
         elapsed = max(now - self._started, 1e-9)
         rate = self._done / elapsed
         left = f"{(self._total - self._done) / rate:.0f} s left" if 0 < self._done < self._total else ""
-        parts = [self._label, bar, f"{self._done}/{self._total}", f"{rate:.0f}/s", left, note]
+        speed = f"{rate:.0f}/s" if rate >= 1 else ""
+        parts = [self._label, bar, f"{self._done}/{self._total}", speed, left, note]
         return _cut("  ".join(part for part in parts if part), _terminal_columns())
+
+
+#: for whoever need not be shown how far something is
+UNSEEN = Progress("", 0, None)
 
 
 def _terminal_columns() -> int:

@@ -141,7 +141,7 @@ def run(call: Call, watch: bool) -> None:
         from queueyard.pipeline.run import run as run_pipeline  # noqa: PLC0415
 
         with call.out.progress("pipeline", 0) as bar:
-            done = run_pipeline(house, call.yard.places, advance=lambda stage: bar.advance(1, stage))
+            done = run_pipeline(house, call.yard.places, bar=bar)
     told = {"batches": len(done.batches), "rows": done.rows, "quarantined": done.quarantined, "home": call.home}
     if call.as_json:
         call.out.data(told)
@@ -192,14 +192,10 @@ def backfill(call: Call, first: datetime, last: datetime | None) -> None:
     if days[0] > days[1]:
         raise UsageFault(f"{days[0]} is after {days[1]}", hint="Give --from the earlier day.")
     with call.warehouse() as house:
-        from queueyard.pipeline.run import alone, freshen  # noqa: PLC0415
-        from queueyard.pipeline.silver.build import build, remake_events  # noqa: PLC0415
+        from queueyard.pipeline.run import backfill as backfill_days  # noqa: PLC0415
 
-        with alone(house), call.out.progress("backfill", 0) as bar:
-            build(house, advance=lambda stage: bar.advance(1, stage))
-            remade = remake_events(house, first=days[0], last=days[1])
-            build(house, advance=lambda stage: bar.advance(1, stage))
-            freshen(house, advance=lambda stage: bar.advance(1, stage))
+        with call.out.progress("backfill", 0) as bar:
+            remade = backfill_days(house, first=days[0], last=days[1], bar=bar)
     if call.as_json:
         call.out.data({"days": remade})
     else:
@@ -250,7 +246,7 @@ def _print_status(out: Output, found: Status) -> None:
     if found.sources:
         out.text()
         out.table(
-            ("SOURCE", "READ BYTES", "BEHIND BYTES", "FILE"),
+            ("SOURCE", "READ BYTES", "BEHIND BYTES", "FILE OR PLACE"),
             [(one.stream, one.read_bytes, one.behind_bytes, one.path) for one in found.sources],
         )
     if found.servers:
@@ -335,8 +331,9 @@ def report(call: Call, folder: str | None) -> None:
     import msgspec  # noqa: PLC0415
 
     from queueyard.pipeline.report import write_report  # noqa: PLC0415
+    from queueyard.pipeline.settings import folder_of  # noqa: PLC0415
 
-    written = write_report(call.home, Path(folder) if folder else Path(call.home) / "report")
+    written = write_report(call.home, Path(folder) if folder else (folder_of(call.home) or Path.cwd()) / "report")
     if call.as_json:
         call.out.data(msgspec.to_builtins(written))
     else:

@@ -11,26 +11,29 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from queueyard.kernel.output import UNSEEN
 from queueyard.pipeline.bronze.ingest import Ingested, ingest
 from queueyard.pipeline.bronze.records import records_of
 from queueyard.pipeline.errors import TablesDisagree
-from queueyard.pipeline.gold.refresh import refresh
+from queueyard.pipeline.gold.refresh import STEPS_TO_REFRESH, refresh
 from queueyard.pipeline.lock import holding
 from queueyard.pipeline.quality import check
 from queueyard.pipeline.session import fit
-from queueyard.pipeline.silver.build import build
+from queueyard.pipeline.silver.build import STEPS_TO_BUILD, build, remake_events
 from queueyard.pipeline.size import rows_of
 from queueyard.pipeline.sources.positions import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from queueyard.kernel.output import Progress
     from queueyard.pipeline.sources.positions import Plan
     from queueyard.pipeline.warehouse import Warehouse
     from queueyard.yard.places import Place
 
 #: how much one batch takes from growing files
 BATCH_BYTES = 1 << 30
+_STEPS_TO_FRESHEN = STEPS_TO_REFRESH + 1
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,23 +55,37 @@ def run(
     places: Sequence[Place],
     *,
     batch_bytes: int = BATCH_BYTES,
-    advance: Callable[[str], None] = lambda _: None,
+    bar: Progress = UNSEEN,
 ) -> Done:
     """Bring all tables up to date. LockTimeout, naming the holder, if another run is at work."""
     done: list[Ingested] = []
+    bar.expect(_STEPS_TO_FRESHEN)
     with alone(house):
         is_all = False
         # Places go on while they are read: what comes after the last look is for the next run.
         while not is_all:
-            advance("reading")
-            found = plan(places, house.lines.log.note(), most_bytes=batch_bytes)
-            is_all = found.is_all
-            fit(house.spark, rows=rows_of(house.home, found))
-            if found.reads:
-                done.append(take(house, found))
-            build(house, advance=advance)
-        freshen(house, advance=advance)
+            bar.expect(1 + STEPS_TO_BUILD)
+            with bar.step("reading"):
+                found = plan(places, house.lines.log.note(), most_bytes=batch_bytes)
+                is_all = found.is_all
+                fit(house.spark, rows=rows_of(house.home, found))
+                if found.reads:
+                    done.append(take(house, found))
+            build(house, bar=bar)
+        freshen(house, bar=bar)
     return Done(batches=done)
+
+
+def backfill(house: Warehouse, *, first: str, last: str, bar: Progress = UNSEEN) -> list[str]:
+    """Make the events of these days (YYYY-MM-DD) anew, and what follows from them; gives the days that there are."""
+    bar.expect(2 * STEPS_TO_BUILD + 1 + _STEPS_TO_FRESHEN)
+    with alone(house):
+        build(house, bar=bar)
+        with bar.step("days"):
+            remade = remake_events(house, first=first, last=last)
+        build(house, bar=bar)
+        freshen(house, bar=bar)
+    return remade
 
 
 @contextmanager
@@ -99,8 +116,8 @@ def take(house: Warehouse, found: Plan) -> Ingested:
     )
 
 
-def freshen(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None) -> None:
+def freshen(house: Warehouse, *, bar: Progress = UNSEEN) -> None:
     """Gold and quality, up to where silver is."""
-    refresh(house, advance=advance)
-    advance("quality")
-    check(house, house.events.log.batch())
+    refresh(house, bar=bar)
+    with bar.step("quality"):
+        check(house, house.events.log.batch())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -58,3 +59,11 @@ def home_of(settings: PipelineSettings, yard_root: Path) -> str:
     if settings.home is None:
         return str(yard_root / DEFAULT_HOME)
     return settings.home if "://" in settings.home else str(Path(settings.home).expanduser().resolve())
+
+
+def folder_of(home: str) -> Path | None:
+    """The folder that a home is; None for one that is in no file system of this machine."""
+    address = urlsplit(home)
+    if "://" not in home:
+        return Path(home)
+    return Path(unquote(address.path)) if address.scheme == "file" else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,9 +10,8 @@ import msgspec
 from queueyard.pipeline.delta import DeltaLog
 from queueyard.pipeline.expectations import sentence_of
 from queueyard.pipeline.lag import ServerState, servers
-from queueyard.pipeline.sources.looking import look
-from queueyard.pipeline.sources.places import origins_of
-from queueyard.pipeline.sources.spans import Mark, plan
+from queueyard.pipeline.sources import digests, looking, snapshot_files, spans
+from queueyard.pipeline.sources.places import origins_of, snapshots_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,12 +35,13 @@ class TableState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceState(msgspec.Struct, frozen=True, kw_only=True):
-    """One growing file."""
+    """One growing file, or all rewritten files of one format in a place."""
 
     stream: str
+    #: the file, or the place
     path: str
     read_bytes: int
-    #: whole lines that no batch has yet
+    #: whole lines, or whole files, that no batch has yet
     behind_bytes: int
 
 
@@ -87,16 +88,19 @@ def status(home: str, names: Sequence[str], places: Sequence[Place], *, environm
     return Status(
         home=home,
         tables=[_table(home, name) for name in names],
-        sources=_files(places, msgspec.convert(note.get("lines", {}), dict[str, Mark])),
+        sources=[
+            *_growing(places, msgspec.convert(note.get("lines", {}), spans.Marks)),
+            *_rewritten(places, msgspec.convert(note.get("snapshots", {}), digests.Marks)),
+        ],
         servers=servers(places, note, environment=environment),
         violations=_violations(DeltaLog(f"{home}/{_VIOLATIONS}")),
     )
 
 
-def _files(places: Sequence[Place], marks: Mapping[str, Mark]) -> list[SourceState]:
-    files = look(origins_of(places))
-    spans, _ = plan(marks, files, most_bytes=_EVERYTHING_BYTES)
-    behind = {span.path: span.end - span.start for span in spans}
+def _growing(places: Sequence[Place], marks: spans.Marks) -> list[SourceState]:
+    files = looking.look(origins_of(places))
+    new, _ = spans.plan(marks, files, most_bytes=_EVERYTHING_BYTES)
+    behind = {span.path: span.end - span.start for span in new}
     return [
         SourceState(
             stream=file.origin.stream,
@@ -105,6 +109,23 @@ def _files(places: Sequence[Place], marks: Mapping[str, Mark]) -> list[SourceSta
             behind_bytes=behind.get(file.origin.path, 0),
         )
         for file in files
+    ]
+
+
+def _rewritten(places: Sequence[Place], marks: digests.Marks) -> list[SourceState]:
+    """There may be a file per run, so they are added up."""
+    looks = snapshot_files.look(snapshots_at(places))
+    new, _ = digests.plan(marks, snapshot_files.opened(digests.suspects(marks, looks)))
+    there: Counter[tuple[str, str]] = Counter()
+    behind: Counter[tuple[str, str]] = Counter()
+    for look in looks:
+        there[look.origin.stream, look.origin.place] += look.size
+    for one in new:
+        behind[one.stream, one.place] += one.size
+    return [
+        SourceState(stream=stream, path=place, read_bytes=size - new_bytes, behind_bytes=new_bytes)
+        for (stream, place), size in there.items()
+        for new_bytes in [behind[stream, place]]
     ]
 
 

@@ -164,6 +164,36 @@ class TestProgress:
         assert 10 <= drawn <= 12
         assert "100/100" in err.getvalue().rpartition("\r")[2]
 
+    def test_steps_are_named_while_they_last_and_more_of_them_may_turn_up(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLUMNS", "100")
+        output, _, err = on_terminal()
+        clock = FakeClock()
+
+        with output.progress("run", 1, clock) as bar:
+            bar.expect(1)
+            with bar.step("read"):
+                clock.advance(30)
+            clock.advance(1)
+            with bar.step("count"):
+                clock.advance(29)
+
+        assert [line.split("  ") for line in err.getvalue().split("\r\x1b[2K")[1:]] == [
+            ["run", "·" * 20, "0/2", "read"],
+            ["run", "█" * 10 + "·" * 10, "1/2", "30 s left", "read"],
+            ["run", "█" * 10 + "·" * 10, "1/2", "31 s left", "count"],
+            ["run", "█" * 20, "2/2", "count\n"],
+        ]
+
+    def test_a_step_that_fails_is_not_done(self) -> None:
+        output, _, err = on_terminal()
+
+        with pytest.raises(ValueError, match="no"), output.progress("run", 1, FakeClock()) as bar, bar.step("read"):
+            raise ValueError("no")
+
+        assert "1/1" not in err.getvalue()
+
     def test_nothing_to_do_is_done(self) -> None:
         output, _, err = on_terminal()
 

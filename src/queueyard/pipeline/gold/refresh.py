@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
 
+from queueyard.kernel.output import UNSEEN
 from queueyard.pipeline.gold import METRICS
 from queueyard.pipeline.gold.days import can_be_narrowed, changed, is_within, narrowed
 from queueyard.pipeline.silver.build import REMADE
 from queueyard.pipeline.together import together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame
 
+    from queueyard.kernel.output import Progress
     from queueyard.pipeline.delta import Seen
     from queueyard.pipeline.gold import Metric
     from queueyard.pipeline.tables import Table
@@ -30,15 +30,18 @@ if TYPE_CHECKING:
 
 
 _NEEDED = frozenset(name for metric in METRICS for name in metric.needs)
+#: of a refresh
+STEPS_TO_REFRESH = len(METRICS)
 
 
-def refresh(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None) -> list[str]:
+def refresh(house: Warehouse, *, bar: Progress = UNSEEN) -> list[str]:
     """Bring every gold table to its silver tables; gives the names of those that were made."""
     # The one that takes longest goes first, and the others beside it.
     in_turn = sorted(METRICS, key=lambda metric: metric.name != "contention")
     silver, views = _Silver(house), _Views(house)
     had = {metric.name: house.table(metric.spec).log.seen() for metric in METRICS}
     stale = [metric for metric in in_turn if silver.is_ahead(metric, had[metric.name])]
+    bar.advance(STEPS_TO_REFRESH - len(stale), "gold")
 
     def make(metric: Metric) -> None:
         table, upto, origin = house.table(metric.spec), silver.upto(metric), silver.origin(metric)
@@ -51,10 +54,13 @@ def refresh(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None
             table.commit(written, batch=upto, mode="overwrite", note=origin)
         else:
             table.overwrite(written, note=origin)
-        advance(metric.name)
+
+    def make_and_tell(metric: Metric) -> None:
+        with bar.step(metric.name):
+            make(metric)
 
     try:
-        together(partial(make, metric) for metric in stale)
+        together(partial(make_and_tell, metric) for metric in stale)
     finally:
         views.forget()
     return [metric.name for metric in stale]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from queueyard.kernel.ids import new_ulid
+from queueyard.kernel.output import UNSEEN
 from queueyard.pipeline import schemas
 from queueyard.pipeline.schemas import EVENT, RECORD_KEY
 from queueyard.pipeline.silver import attempts, events, files, folding, items, queen, snapshots
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from queueyard.kernel.output import Progress
     from queueyard.pipeline.tables import Table, Written
     from queueyard.pipeline.warehouse import Warehouse
 
+#: of a build
+STEPS_TO_BUILD = 2
 _CHANGES = "ops.changes"
 #: in the note of a table: which making of the events it follows from
 REMADE = "remade"
@@ -49,15 +53,17 @@ _FOLDED = {
 }
 
 
-def build(house: Warehouse, *, advance: Callable[[str], None] = lambda _: None) -> None:
+def build(house: Warehouse, *, bar: Progress = UNSEEN) -> None:
     """Bring every silver table to the last batch of bronze."""
     told, last = house.events.log.batch(), house.lines.log.batch()
-    # What is told of a record follows from what the batches before have left of it: so those are finished first.
-    _follow(house, upto=told, advance=advance)
-    if last > told:
-        advance("events")
-        _add_events(house, after=told, upto=last)
-        _follow(house, upto=last, advance=advance)
+    with bar.step("events"):
+        # What is told of a record follows from what the batches before have left of it: so those are finished first.
+        _follow(house, upto=told)
+        if last > told:
+            _add_events(house, after=told, upto=last)
+    with bar.step("records, items and attempts"):
+        if last > told:
+            _follow(house, upto=last)
 
 
 def _streams_since(house: Warehouse, batch: int) -> set[str]:
@@ -118,9 +124,8 @@ def _known(table: Table, new: DataFrame, *, upto: int) -> DataFrame:
     return known.where(is_near("id", ids)).join(ids.distinct(), on=list(RECORD_KEY), how="left_semi")
 
 
-def _follow(house: Warehouse, *, upto: int, advance: Callable[[str], None]) -> None:
+def _follow(house: Warehouse, *, upto: int) -> None:
     """Bring the other tables to where `events` is; none of them needs another one."""
-    advance("records, items and attempts")
     together(
         [
             partial(_follow_events, house, house.items, items.of_events, upto=upto),
