@@ -4,7 +4,8 @@
 
 Everything is real but the work itself: a Valkey with a worker, a runforge daemon, a queen repository, a client of ops
 and, where jj is here, a merge queue; for the analytics and the charts of the pipeline, `queueyard pipeline generate`,
-one run and its report. It takes about two minutes, most of it Spark. Needs Chromium: python tools/fetch_parts.py chromium
+one run and its report. It takes about two minutes, most of it Spark. Needs Chromium:
+python tools/fetch_parts.py chromium
 """
 
 from __future__ import annotations

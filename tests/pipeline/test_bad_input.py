@@ -17,8 +17,9 @@ from pipeline.records import lines
 from queueyard.kernel.events import System
 from queueyard.kernel.locks import FileLock
 from queueyard.pipeline.delta import DeltaLog
-from queueyard.pipeline.errors import SourceFailed, TablesDisagree, TableTooNew
+from queueyard.pipeline.errors import BadQuery, SourceFailed, TablesDisagree, TableTooNew
 from queueyard.pipeline.names import TABLE_NAMES
+from queueyard.pipeline.queries import ask
 from queueyard.pipeline.run import run
 from queueyard.pipeline.sources.positions import plan
 from queueyard.pipeline.streams import judged
@@ -166,6 +167,39 @@ def test_a_connect_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     done = run_script("queueyard", "pipeline", "run", "--remote", "sc://127.0.0.1:9", "--json", cwd=tmp_path)
 
     assert (done.code, done.fault["kind"]) == (1, "SparkSilent"), done.stderr
+
+
+def test_a_master_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = run_script("queueyard", "pipeline", "run", "--master", "spark://127.0.0.1:9", "--json", cwd=tmp_path)
+
+    assert (done.code, done.fault["kind"]) == (1, "SparkSilent"), done.stderr
+    assert "127.0.0.1:9" in done.fault["error"]
+
+
+def test_a_spark_that_does_not_start_is_told_with_what_to_look_at(tmp_path: Path) -> None:
+    done = run_script("queueyard", "pipeline", "run", "--master", "moon", "--json", cwd=tmp_path)
+
+    assert (done.code, done.fault["kind"]) == (1, "SparkSilent"), done.stderr
+    assert "with master moon" in done.fault["error"]
+    assert "--master" in done.fault["hint"]
+    # In Spark's own words, before ours.
+    assert "Master must" in done.stderr
+
+
+def test_a_home_that_can_be_no_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    done = run_script("queueyard", "pipeline", "run", "--home", str(tmp_path / "file" / "home"), "--json", cwd=tmp_path)
+
+    assert (done.code, done.fault["kind"]) == (1, "StorageFailed"), done.stderr
+
+
+@pytest.mark.parametrize("sql", ["SELEKT 1", "SELECT * FROM nowhere", "SELECT 1/0", "SELECT CAST('x' AS INT)"])
+def test_a_question_that_has_no_answer_is_refused_in_one_line(spark: SparkSession, tmp_path: Path, sql: str) -> None:
+    with pytest.raises(BadQuery) as refused:
+        ask(Warehouse(spark, str(tmp_path)), sql, limit=1)
+
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_without_java_there_is_a_message_and_the_next_command(tmp_path: Path) -> None:

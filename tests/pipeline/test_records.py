@@ -49,6 +49,19 @@ def test_a_rewritten_file_that_is_gone_by_now_is_no_record(spark: SparkSession, 
     assert records.records_of(spark, found).collect() == []
 
 
+def test_a_batch_in_which_no_line_starts_has_no_records(spark: SparkSession, tmp_path: Path) -> None:
+    """The one before it took the start of the last line, and with it the line."""
+    (tmp_path / ".beads").mkdir()
+    (tmp_path / ".beads" / "queen_messages.jsonl").write_text(json.dumps({"id": "qm-1", "body": "x" * 100}) + "\n")
+    places = [Place(system=System.QUEEN, at=str(tmp_path))]
+    first = plan(places, {}, most_bytes=50)
+
+    rest = plan(places, first.note, most_bytes=1 << 30)
+
+    assert rest.bytes > 0
+    assert [records.records_of(spark, found).count() for found in (first, rest)] == [1, 0]
+
+
 def test_much_that_the_driver_has_read_is_judged_by_tasks(spark: SparkSession, tmp_path: Path) -> None:
     beads = tmp_path / ".beads"
     beads.mkdir()

@@ -17,7 +17,7 @@ from queueyard.kernel.locks import FileLock
 from queueyard.kernel.output import Progress
 from queueyard.pipeline.compaction import compact
 from queueyard.pipeline.delta import DeltaLog
-from queueyard.pipeline.errors import SourceFailed, TableTooNew
+from queueyard.pipeline.errors import SourceFailed, TablesDisagree, TableTooNew
 from queueyard.pipeline.gold import METRICS
 from queueyard.pipeline.names import GOLD_NAMES, TABLE_NAMES
 from queueyard.pipeline.run import backfill, freshen, run
@@ -185,6 +185,75 @@ def test_a_death_at_any_commit_leaves_the_same_tables_in_the_end(
     for metric in METRICS:
         mine, theirs = (_gold(one, metric.spec.name) for one in (house, undisturbed))
         assert mine == theirs, metric.name
+
+
+@pytest.mark.parametrize("table", ["reservations", "items", "attempts"])
+def test_what_comes_between_a_death_and_the_next_run_is_told_as_it_would_have_been(
+    spark: SparkSession, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    """The run dies behind the events of a batch and before another table has it; then the same record changes."""
+    places = [Place(system=System.QUEEN, at=str(repository))]
+    house, quiet = (Warehouse(spark, str(tmp_path / name)) for name in ("home", "quiet"))
+    real = DeltaLog.commit
+
+    def die_at_the_table(log: DeltaLog, *arguments: Any, **options: Any) -> None:
+        if log.address.endswith(f"silver/{table}"):
+            raise _Death
+        real(log, *arguments, **options)
+
+    with Queen.open(repository, agent="ana", environment={}) as ana:
+        ana.reserve(["docs/**"], ttl="10m")
+        run(quiet, places)
+        with monkeypatch.context() as patch, pytest.raises(_Death):
+            patch.setattr(DeltaLog, "commit", die_at_the_table)
+            run(house, places)
+        ana.renew("docs/**", ttl="2h")
+    for one in (house, quiet):
+        run(one, places)
+
+    kinds = [row["kind"] for row in house.view("events").orderBy("at", "id").collect()]
+    assert kinds.count("renewed") == 1
+    assert seen_in(house) == seen_in(quiet)
+
+
+def test_what_was_refused_by_a_run_that_died_is_not_kept_beside_what_was_taken(
+    spark: SparkSession, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A half of a file was there when it was read; by the next run it is whole."""
+    queue = repository / ".runforge" / "queue" / "queue.json"
+    queue.parent.mkdir(parents=True)
+    queue.write_text('{"kind": "execution_que')
+    house = Warehouse(spark, str(tmp_path / "home"))
+    places = [Place(system=system, at=str(repository)) for system in (System.QUEEN, System.RUNFORGE)]
+    real = DeltaLog.commit
+
+    def die_at_the_lines(log: DeltaLog, *arguments: Any, **options: Any) -> None:
+        if log.address.endswith("bronze/lines"):
+            raise _Death
+        real(log, *arguments, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(_Death):
+        patch.setattr(DeltaLog, "commit", die_at_the_lines)
+        run(house, places)
+    assert house.quarantine.read().count() == 1
+    queue.write_text('{"kind": "execution_queue", "version": 1, "jobs": []}')
+
+    done = run(house, places)
+
+    assert [batch.quarantined for batch in done.batches] == [0]
+    assert house.quarantine.read().count() == 0
+
+
+def test_a_log_that_no_longer_says_how_far_sources_were_read_is_refused(
+    spark: SparkSession, repository: Path, tmp_path: Path
+) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+    places = [Place(system=System.QUEEN, at=str(repository))]
+    run(house, places)
+    house.lines.overwrite(house.lines.write(house.lines.read()), note={})
+
+    with pytest.raises(TablesDisagree, match="no longer says how far"):
+        run(house, places)
 
 
 def test_a_silver_table_that_is_lost_is_made_anew_from_bronze(

@@ -312,11 +312,11 @@ def query(call: Call, sql: str, limit: int) -> None:
 @click.option("--keep-hours", type=click.IntRange(min=0), default=168, show_default=True, help="Older files may go.")
 @common
 def vacuum(call: Call, keep_hours: int) -> None:
-    """Delete files that no version of a table needs any more. Starts no Spark."""
-    from queueyard.pipeline.delta import DeltaLog  # noqa: PLC0415
+    """Delete files that no version of a table needs any more. Starts no Spark; refused while a run is at work."""
     from queueyard.pipeline.names import TABLE_NAMES  # noqa: PLC0415
+    from queueyard.pipeline.retention import vacuum as vacuum_tables  # noqa: PLC0415
 
-    gone = {name: len(DeltaLog(f"{call.home}/{name}").vacuum(hours=keep_hours)) for name in TABLE_NAMES}
+    gone = vacuum_tables(call.home, TABLE_NAMES, hours=keep_hours)
     if call.as_json:
         call.out.data(gone)
     else:

@@ -8,6 +8,7 @@ bronze, how far each source was read.
 from __future__ import annotations
 
 import json
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 from deltalake import DeltaTable
@@ -75,6 +76,8 @@ class DeltaLog:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        # A commit that carries the note of the one before must not be begun before that one.
+        self._writing = Lock()
 
     def exists(self) -> bool:
         return self._open() is not None
@@ -144,42 +147,58 @@ class DeltaLog:
         only: list[tuple[str, str, Any]] | None = None,
     ) -> None:
         """Make files count. With `overwrite` they take the place of all others, or of the partitions in `only`."""
-        log = self._open()
-        carried = dict(note) if note is not None else ({} if log is None else _note_of(log))
-        properties = CommitProperties(
-            custom_metadata={_OURS: json.dumps({"layout": LAYOUT, "note": carried})},
-            app_transactions=None if batch is None else [Transaction(_WRITER, batch, now_ms())],
-        )
-        if log is None:
-            create_table_with_add_actions(
-                self.address,
-                schema,
-                list(files),
-                mode="error",
-                partition_by=list(partition_by),
-                commit_properties=properties,
+        with self._writing:
+            log = self._open()
+            carried = dict(note) if note is not None else ({} if log is None else _note_of(log))
+            properties = CommitProperties(
+                custom_metadata={_OURS: json.dumps({"layout": LAYOUT, "note": carried})},
+                app_transactions=None if batch is None else [Transaction(_WRITER, batch, now_ms())],
             )
-        else:
-            log.create_write_transaction(
-                list(files),
-                mode,
-                log.schema(),
-                partition_by=list(partition_by),
-                partition_filters=only,
-                commit_properties=properties,
-            )
+            if log is None:
+                create_table_with_add_actions(
+                    self.address,
+                    schema,
+                    list(files),
+                    mode="error",
+                    partition_by=list(partition_by),
+                    commit_properties=properties,
+                )
+            else:
+                log.create_write_transaction(
+                    list(files),
+                    mode,
+                    log.schema(),
+                    partition_by=list(partition_by),
+                    partition_filters=only,
+                    commit_properties=properties,
+                )
 
     def compact(self) -> int:
         """Put small files together, partition by partition; gives how many files are gone. Rows stay as they are."""
-        log = self._open()
-        return 0 if log is None else int(log.optimize.compact()["numFilesRemoved"])
+        with self._writing:
+            log = self._open()
+            if log is None:
+                return 0
+            return int(log.optimize.compact(commit_properties=_as_before(log))["numFilesRemoved"])
 
     def vacuum(self, *, hours: int) -> list[str]:
-        """Delete files that no version of the last `hours` needs; gives their names."""
+        """Delete files that no version of the last `hours` needs, and older ones that were never committed.
+
+        Gives their names. Nobody else may be writing to the table.
+        """
         log = self._open()
         if log is None:
             return []
-        return log.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
+        before = _parquet_at(self.address)
+        log.vacuum(
+            retention_hours=hours,
+            dry_run=False,
+            enforce_retention_duration=False,
+            full=True,
+            commit_properties=_as_before(log),
+        )
+        # It names files that were deleted long ago as well, and checksums that Hadoop has put beside others.
+        return sorted(before - _parquet_at(self.address))
 
     def _open(self) -> DeltaTable | None:
         try:
@@ -209,6 +228,12 @@ def _rows_of(file: str) -> list[dict[str, Any]]:
     table = pyarrow.parquet.read_table(path, filesystem=system, partitioning=None, use_threads=False, pre_buffer=False)
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
+
+
+def _parquet_at(address: str) -> set[str]:
+    system, root = pyarrow.fs.FileSystem.from_uri(address)
+    found = system.get_file_info(pyarrow.fs.FileSelector(root, recursive=True))
+    return {one.path for one in found if one.extension == "parquet"}
 
 
 def now_ms() -> int:
@@ -243,6 +268,11 @@ def _told(log: DeltaTable) -> dict[str, Any]:
                 found: dict[str, Any] = json.loads(text)
                 return found
     return {}
+
+
+def _as_before(log: DeltaTable) -> CommitProperties:
+    """For a commit that changes no row: it says what the one before said, so that nobody has to look further back."""
+    return CommitProperties(custom_metadata={_OURS: json.dumps(_told(log))})
 
 
 def _note_of(log: DeltaTable) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 PipelineError
 |-- SparkMissing      pyspark or deltalake is not installed
 |-- JavaMissing       no Java 17 or newer on this machine
-|-- SparkSilent       the Spark that was asked for does not answer
+|-- SparkSilent       the Spark that was asked for does not start or does not answer
 |-- SourceFailed      a place cannot be read
 |-- TableTooNew       a table was written by a newer Queueyard
 |-- TablesDisagree    the log of a table is lost
@@ -29,7 +29,7 @@ class JavaMissing(PipelineError):
 
 
 class SparkSilent(PipelineError):
-    """The Spark that was asked for does not answer."""
+    """The Spark that was asked for does not start or does not answer."""
 
 
 class SourceFailed(PipelineError):

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from queueyard.kernel.errors import explaining
 from queueyard.kernel.locks import FileLock
 from queueyard.pipeline.settings import folder_of
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lock_of(home: str) -> FileLock:
-    """In the folder of the tables. Elsewhere there are no locks, so it keeps out other runs of this user and machine."""
+    """In the folder of the tables. Elsewhere there are no locks: it keeps out runs of this user and machine."""
     folder = folder_of(home)
     return FileLock(_own_lock(home) if folder is None else folder / "lock", timeout_s=0)
 
@@ -32,6 +33,7 @@ def holding(lock: FileLock) -> Iterator[None]:
     if lock.held:
         yield
         return
-    lock.path.parent.mkdir(parents=True, exist_ok=True)
+    with explaining("make", lock.path.parent):
+        lock.path.parent.mkdir(parents=True, exist_ok=True)
     with lock:
         yield

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    SparkRuntimeException,
+)
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -19,15 +26,26 @@ if TYPE_CHECKING:
     from queueyard.pipeline.warehouse import Warehouse
 
 
+#: what Spark says of a question, before it is answered or on the way: a division by zero, a text that is no number
+_OF_THE_QUESTION = (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    SparkRuntimeException,
+)
+
+
 def ask(house: Warehouse, sql: str, *, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """(columns, rows). BadQuery, in Spark's words, for what it does not understand."""
+    """(columns, rows). BadQuery, in Spark's words, for what it does not understand or cannot compute."""
     offer(house)
     try:
         answer = _times_as_text(house.spark.sql(sql).limit(limit))
         return answer.columns, [tuple(row) for row in answer.collect()]
-    except (AnalysisException, ParseException) as fault:
+    except _OF_THE_QUESTION as fault:
         raise BadQuery(
-            str(fault).splitlines()[0],
+            next(line for line in str(fault).splitlines() if line.strip()),
             hint="The tables: queueyard pipeline status; columns: queueyard pipeline explain",
         ) from fault
 

@@ -93,6 +93,11 @@ def alone(house: Warehouse) -> Iterator[None]:
     """Hold the home while the block runs. LockTimeout if somebody else does, TablesDisagree if a log was lost."""
     with holding(house.lock):
         last = house.lines.log.batch()
+        if last >= 0 and not house.lines.log.note():
+            raise TablesDisagree(
+                f"bronze has batch {last}, and its log no longer says how far the sources were read",
+                hint=f"Put back what is missing, or read everything anew: rm -r {house.home}",
+            )
         for table in (house.events, house.items, house.attempts):
             # What silver lacks is built from bronze, so only bronze cannot be missing.
             if (has := table.log.batch()) > last:

@@ -74,6 +74,7 @@ _JAVA = "-XX:ReservedCodeCacheSize=256m -Dlog4j2.level=ERROR"
 _JAVA_FOR_FEW_ROWS = f"{_JAVA} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _JAVA_FOR_MANY_ROWS = f"{_JAVA} -XX:+UseParallelGC"
 _CONNECT_PORT = 15002
+_MASTER_PORT = 7077
 _KNOCK_TIMEOUT_S = 10.0
 _LOOPBACK = "127.0.0.1"
 _LOOPBACK_CONF = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
@@ -107,12 +108,14 @@ class Spark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def start(how: Spark) -> SparkSession:
-    """A session. SparkMissing and JavaMissing say what to install, SparkSilent who does not answer."""
+    """A session. SparkMissing and JavaMissing say what to install, SparkSilent what does not start or answer."""
     require_packages()
     if how.remote:
         return _connected(how)
     cores = os.cpu_count() or 2
     master = how.master or f"local[{cores}]"
+    if urlsplit(master).scheme == "spark":
+        _knock(master, "Spark master", port=_MASTER_PORT)
     _prepare_environment(os.environ, master)
     from pyspark.sql import SparkSession  # noqa: PLC0415  half a second
 
@@ -125,11 +128,32 @@ def start(how: Spark) -> SparkSession:
     conf |= {"spark.default.parallelism": str(cores), "spark.driver.memory": how.driver_memory} | how.conf
     for name, value in conf.items():
         builder = builder.config(name, value)
-    with _jvm_noise_in_a_file():
+    with _starting(master), _jvm_noise_in_a_file():
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
     _register_sources(session)
     return session
+
+
+@contextmanager
+def _starting(master: str) -> Iterator[None]:
+    """SparkSilent instead of what Java raises; what it said meanwhile is on standard error by then."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as fault:
+        raise SparkSilent(
+            f"Spark does not start with master {master}: {_last_word(str(fault))}",
+            hint="Look at --master and at QUEUEYARD_PIPELINE_MEMORY (for example 2g), or leave them out.",
+        ) from fault
+
+
+def _last_word(text: str) -> str:
+    """Of a Java exception, the line that says what was wrong."""
+    causes = re.findall(r"^(?:Caused by: |: )(\S.*)$", text, re.MULTILINE)
+    return (causes or text.splitlines() or [""])[-1]
 
 
 def require_packages() -> None:
@@ -167,7 +191,7 @@ def take_turns(session: SparkSession, *, pool: str) -> None:
 def _connected(how: Spark) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    _knock(str(how.remote))
+    _knock(str(how.remote), "Spark Connect server", port=_CONNECT_PORT)
     session = SparkSession.builder.remote(str(how.remote)).getOrCreate()
     for name, value in (_CONF | how.conf).items():
         if name.startswith("spark.sql."):
@@ -176,17 +200,26 @@ def _connected(how: Spark) -> SparkSession:
     return session
 
 
-def _knock(remote: str) -> None:
+def _knock(url: str, what: str, *, port: int) -> None:
     """SparkSilent if nobody listens there: Spark itself would go on asking for minutes."""
-    address = urlsplit(remote)
-    host, port = address.hostname or "", address.port or _CONNECT_PORT
-    try:
-        socket.create_connection((host, port), timeout=_KNOCK_TIMEOUT_S).close()
-    except OSError as fault:
+    # A master may have several addresses, of which one is at work.
+    hosts = urlsplit(url).netloc.split(",")
+    faults = [fault for host in hosts if (fault := _silence_of(host, port)) is not None]
+    if len(faults) == len(hosts):
         raise SparkSilent(
-            f"no Spark Connect server answers at {host}:{port}: {fault.strerror or fault}",
-            hint="Start it, name another one, or leave --remote out to use this machine.",
-        ) from fault
+            f"no {what} answers at {', '.join(hosts)}: {faults[-1]}",
+            hint="Start it, name another one, or leave the address out to use this machine.",
+        )
+
+
+def _silence_of(host: str, port: int) -> str | None:
+    """Why nobody answers there; None if somebody does."""
+    try:
+        address = urlsplit(f"//{host}")
+        socket.create_connection((address.hostname or "", address.port or port), timeout=_KNOCK_TIMEOUT_S).close()
+    except (OSError, ValueError) as fault:
+        return str(getattr(fault, "strerror", None) or fault)
+    return None
 
 
 def _register_sources(session: SparkSession) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 #: of a text that is kept as a bound in the log
 _LONGEST_BOUND = 256
+_NO_LAST_BATCH = (1 << 63) - 1
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,12 +85,15 @@ class Table:
         more = [] if split_by is None else [T.StructField(split_by, T.StringType())]
         return self._read([file.path for file in written.files], T.StructType([*self.spec.schema.fields, *more]))
 
-    def since(self, batch: int, keep: Callable[[File], bool] = lambda _: True) -> DataFrame:
-        """The rows of all batches behind this one; only their files are opened."""
-        files = [file for file in self.log.files() if file.upto > batch and keep(file)]
+    def since(self, batch: int, keep: Callable[[File], bool] = lambda _: True, *, upto: int | None = None) -> DataFrame:
+        """The rows of all batches behind this one, and up to and with that one; only their files are opened."""
+        last = upto if upto is not None else _NO_LAST_BATCH
+        files = [file for file in self.log.files() if file.upto > batch and file.since <= last and keep(file)]
         rows = self._read([file.path for file in files], self.spec.schema)
         # Without the number of a batch in it, the plan of the next one is the same, and is not compiled again.
-        return rows if all(file.since > batch for file in files) else rows.where(F.col("batch") > batch)
+        if any(file.since <= batch for file in files):
+            rows = rows.where(F.col("batch") > batch)
+        return rows.where(F.col("batch") <= last) if any(file.upto > last for file in files) else rows
 
     def touched(self, key: Sequence[str], batch: int) -> DataFrame:
         """All rows, new and old, of every key that has a row in a batch behind this one."""

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from queueyard.pipeline.errors import Unbalanced
 from queueyard.pipeline.streams import judged
+from queueyard.pipeline.tables import Written
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -52,16 +53,28 @@ def ingest(
     # The sources are read once, so what is refused is written beside what is sound, and from there to its own table.
     sound, aside = lines.write_split(counted, "reason")
     rows, rejected = seen.get["rows"], seen.get["rejected"]
-    if rejected:
-        refused = quarantine.write(lines.read_written(aside, split_by="reason"))
-        if refused.rows != rejected:
-            raise Unbalanced(_unlike(batch, f"{rejected} rejected, {refused.rows} written to quarantine"))
-        quarantine.overwrite(refused, only=[("batch", "=", str(batch))])
     if sound.rows + rejected != rows:
-        raise Unbalanced(_unlike(batch, f"{rows} read, {sound.rows} written, {rejected} rejected"))
+        raise _unbalanced(batch, f"{rows} read, {sound.rows} written, {rejected} rejected")
+    _set_aside(quarantine, lines.read_written(aside, split_by="reason"), rejected, batch=batch)
     lines.commit(sound, batch=batch, note=positions)
     return Ingested(batch=batch, rows=rows, quarantined=rejected)
 
 
-def _unlike(batch: int, what: str) -> str:
-    return f"batch {batch} does not add up ({what}); a source changed while it was read. Nothing was committed."
+def _set_aside(quarantine: Table, rows: DataFrame, rejected: int, *, batch: int) -> None:
+    """Make these the only rows of the batch in quarantine: others are left by a try that died."""
+    if rejected:
+        refused = quarantine.write(rows)
+        if refused.rows != rejected:
+            raise _unbalanced(batch, f"{rejected} rejected, {refused.rows} written to quarantine")
+    elif any(file.partition["batch"] == str(batch) for file in quarantine.log.files()):
+        refused = Written.of([])
+    else:
+        return
+    quarantine.overwrite(refused, only=[("batch", "=", str(batch))])
+
+
+def _unbalanced(batch: int, what: str) -> Unbalanced:
+    return Unbalanced(
+        f"batch {batch} does not add up ({what}); a source changed while it was read. Nothing was committed.",
+        hint="Run it again: the batch is read anew.",
+    )

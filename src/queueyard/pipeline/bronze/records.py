@@ -59,5 +59,6 @@ def _table(read: Read, schema: T.StructType) -> pa.Table:
     source = next(source for source in SOURCES if source.name() == read.format)
     reader = source(read.options).reader(schema)
     batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
-    # There may be none: a file that is rewritten may be gone by now.
-    return pa.Table.from_batches(batches, to_arrow_schema(schema))
+    # There may be none: a file that is rewritten may be gone by now, and in what is left of a file no line may start.
+    wanted = to_arrow_schema(schema)
+    return pa.Table.from_batches(batches, wanted) if batches else wanted.empty_table()

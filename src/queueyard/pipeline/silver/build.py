@@ -66,8 +66,9 @@ def build(house: Warehouse, *, bar: Progress = UNSEEN) -> None:
             _follow(house, upto=last)
 
 
-def _streams_since(house: Warehouse, batch: int) -> set[str]:
-    return {file.partition["stream"] or "" for file in house.lines.log.files() if file.upto > batch}
+def _streams_since(house: Warehouse, batch: int, *, upto: int) -> set[str]:
+    files = house.lines.log.files()
+    return {file.partition["stream"] or "" for file in files if file.upto > batch and file.since <= upto}
 
 
 def remake_events(house: Warehouse, *, first: str, last: str) -> list[str]:
@@ -76,7 +77,7 @@ def remake_events(house: Warehouse, *, first: str, last: str) -> list[str]:
     Gives the days that had or have events.
     """
     upto = house.events.log.batch()
-    wanted = events.distinct(_told(house, after=-1), batch=upto)
+    wanted = events.distinct(_told(house, after=-1, upto=upto), batch=upto)
     made = house.events.write(wanted.where(F.col("day").between(first, last)))
     there = {file.partition["day"] or "" for file in house.events.log.files()}
     days = sorted(day for day in there | _days(made) if first <= day <= last)
@@ -86,7 +87,7 @@ def remake_events(house: Warehouse, *, first: str, last: str) -> list[str]:
 
 
 def _add_events(house: Warehouse, *, after: int, upto: int) -> None:
-    written = house.events.write(events.distinct(_told(house, after=after), batch=upto))
+    written = house.events.write(events.distinct(_told(house, after=after, upto=upto), batch=upto))
     days = _days(written)
     known = house.events.read(lambda file: file.partition["day"] in days)
     told = house.events.read_written(written)
@@ -100,17 +101,17 @@ def _days(written: Written) -> set[str]:
     return {file.partition_values["day"] or "" for file in written.files}
 
 
-def _told(house: Warehouse, *, after: int) -> DataFrame:
+def _told(house: Warehouse, *, after: int, upto: int) -> DataFrame:
     """What the lines of all batches behind `after` tell; what came before is in the tables."""
-    streams = _streams_since(house, after)
+    streams = _streams_since(house, after, upto=upto)
     told = [
-        tell(_lines(house, after, stream, _BESIDE.get(stream, stream)))
+        tell(_lines(house, after, stream, _BESIDE.get(stream, stream), upto=upto))
         for stream, tell in _TELLERS.items()
         if stream in streams
     ]
     for stream, (spec, schema, tell_changes) in _FOLDED.items():
         if stream in streams:
-            new = folding.rows_of_lines(_lines(house, after, stream), stream)
+            new = folding.rows_of_lines(_lines(house, after, stream, upto=upto), stream)
             told.append(tell_changes(new, folding.folded(_known(house.table(spec), new, upto=after), schema)))
     return events.union(told) if told else house.spark.createDataFrame([], EVENT)
 
@@ -151,20 +152,23 @@ def _follow_changes(
     house: Warehouse, table: Table, of_versions: Callable[[DataFrame], DataFrame], *, upto: int
 ) -> None:
     after = table.log.batch()
-    if after < upto and _CHANGES in _streams_since(house, after):
-        _add(table, of_versions(files.versions_of(_lines(house, after, _CHANGES))), upto=upto)
+    if after < upto and _CHANGES in _streams_since(house, after, upto=upto):
+        _add(table, of_versions(files.versions_of(_lines(house, after, _CHANGES, upto=upto))), upto=upto)
 
 
 def _follow_records(house: Warehouse, stream: str, *, upto: int) -> None:
     spec, schema, _ = _FOLDED[stream]
     table = house.table(spec)
     after = table.log.batch()
-    if after < upto and stream in _streams_since(house, after):
-        _add(table, folding.folded(folding.rows_of_lines(_lines(house, after, stream), stream), schema), upto=upto)
+    if after < upto and stream in _streams_since(house, after, upto=upto):
+        rows = folding.rows_of_lines(_lines(house, after, stream, upto=upto), stream)
+        _add(table, folding.folded(rows, schema), upto=upto)
 
 
-def _lines(house: Warehouse, after: int, *streams: str) -> DataFrame:
-    return house.lines.since(after, lambda file: file.partition["stream"] in streams)
+def _lines(house: Warehouse, after: int, *streams: str, upto: int) -> DataFrame:
+    # Bronze may be ahead: what a table has under a batch must not hold what comes behind it, or the events that are
+    # told next would be compared with records that have seen them already.
+    return house.lines.since(after, lambda file: file.partition["stream"] in streams, upto=upto)
 
 
 def _add(table: Table, rows: DataFrame, *, upto: int) -> None:
