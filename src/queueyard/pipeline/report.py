@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 _MOST_BARS = 15
 _MOST_TABLE_ROWS = 200
+_LONGEST_LABEL = 60
 _STYLE = """
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -63,11 +64,9 @@ def write_report(home: str, folder: Path) -> Report:
     for chart in CHARTS:
         rows = [row for row in read_rows(home, chart.table) if chart.keep(row)]
         if rows:
-            figure = _drawn(chart, rows)
             path = folder / f"{chart.name}.png"
-            figure.savefig(path, dpi=120)
+            sections.append(_section(chart, _draw(chart, rows, path), rows))
             pictures.append(str(path))
-            sections.append(_section(chart, _svg(figure), rows))
         else:
             sections.append(f"<section><h2>{escape(chart.title)}</h2><p>Nothing to show yet.</p></section>")
     page = folder / "index.html"
@@ -81,9 +80,11 @@ def read_rows(home: str, table: str) -> list[Row]:
     return found
 
 
-def _drawn(chart: Chart, rows: list[Row]) -> Figure:
-    # A salt of our own: otherwise two pages of the same tables differ in the names inside their pictures.
-    with mpl.rc_context({"svg.hashsalt": "queueyard", "svg.fonttype": "none"}):
+def _draw(chart: Chart, rows: list[Row], path: Path) -> str:
+    """The picture as a PNG file, and as the text of an SVG."""
+    # A salt of our own: otherwise two pages of the same tables differ in the names inside their pictures. And a dollar
+    # in a reason or a name is a dollar, not the begin of a formula.
+    with mpl.rc_context({"svg.hashsalt": "queueyard", "svg.fonttype": "none", "text.parse_math": False}):
         figure = Figure(figsize=(9, 3.6), layout="constrained")
         axes = figure.subplots()
         axes.set_title(chart.title, loc="left")
@@ -91,12 +92,9 @@ def _drawn(chart: Chart, rows: list[Row]) -> Figure:
         chart.draw(axes, rows)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(frameon=False, fontsize="small")
-    return figure
-
-
-def _svg(figure: Figure) -> str:
-    buffer = StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
+        figure.savefig(path, dpi=120)
+        buffer = StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 
@@ -147,7 +145,7 @@ def _throughput(axes: Axes, rows: list[Row]) -> None:
 
 def _durations(axes: Axes, rows: list[Row]) -> None:
     rows = sorted(rows, key=lambda row: -(row["p95_s"] or 0))[:_MOST_BARS]
-    names = [f"{row['system']} {row['queue']} {row['measure']}" for row in rows]
+    names = _labels(rows, "system", "source", "queue", "measure")
     axes.barh(names, [row["p95_s"] or 0 for row in rows], color="#9ecae1", label="p95")
     axes.barh(names, [row["p50_s"] or 0 for row in rows], color="#3182bd", label="p50")
     axes.invert_yaxis()
@@ -155,53 +153,71 @@ def _durations(axes: Axes, rows: list[Row]) -> None:
 
 
 def _failures(axes: Axes, rows: list[Row]) -> None:
-    reasons = _summed(rows, "reason", "failures")
-    most = sorted(reasons.items(), key=lambda pair: -pair[1])[:_MOST_BARS]
-    axes.barh([str(reason or "no reason")[:60] for reason, _ in most], [count for _, count in most], color="#de2d26")
-    axes.invert_yaxis()
+    _longest_bars(axes, [(str(row["reason"]), row["failures"]) for row in rows], color="#de2d26")
     axes.set_xlabel("failures")
 
 
 def _fairness(axes: Axes, rows: list[Row]) -> None:
-    for queue, own in _by(rows, "queue").items():
-        own.sort(key=lambda row: row["bucket_at"])
-        times, values = [row["bucket_at"] for row in own], [row["jain_services"] for row in own]
-        axes.plot(times, values, marker="o", markersize=3, label=queue)
+    _lines(axes, rows, ("system", "source", "queue"), over="bucket_at", value="jain_services")
     axes.set_ylim(0, 1.05)
     axes.set_ylabel("Jain index of starts")
 
 
 def _landing(axes: Axes, rows: list[Row]) -> None:
-    rows = sorted(rows, key=lambda row: row["day"])
-    days = [str(row["day"]) for row in rows]
-    axes.bar(days, [row["land_p95_s"] or 0 for row in rows], color="#a1d99b", label="p95")
-    axes.bar(days, [row["land_p50_s"] or 0 for row in rows], color="#31a354", label="p50")
-    axes.set_ylabel("seconds to land")
+    _lines(axes, rows, ("source", "queue"), over="day", value="land_p95_s")
+    axes.set_ylabel("p95 seconds to land")
 
 
 def _agents(axes: Axes, rows: list[Row]) -> None:
     rows = sorted(rows, key=lambda row: -(row["sent"] + row["received"]))[:_MOST_BARS]
-    names = [row["agent"] for row in rows]
-    axes.bar(names, [row["received"] for row in rows], color="#bcbddc", label="received")
-    axes.bar(names, [row["sent"] for row in rows], color="#756bb1", width=0.4, label="sent")
-    axes.set_ylabel("messages")
+    names = _labels(rows, "source", "agent")
+    axes.barh(names, [row["received"] for row in rows], color="#bcbddc", label="received")
+    axes.barh(names, [row["sent"] for row in rows], color="#756bb1", height=0.4, label="sent")
+    axes.invert_yaxis()
+    axes.set_xlabel("messages")
 
 
 def _contention(axes: Axes, rows: list[Row]) -> None:
-    pairs: dict[str, float] = defaultdict(float)
-    for row in rows:
-        pairs[f"{row['waiter']} for {row['holder']}"] += row["overlap_s"] or 0
-    most = sorted(pairs.items(), key=lambda pair: -pair[1])[:_MOST_BARS]
-    axes.barh([name for name, _ in most], [seconds for _, seconds in most], color="#fd8d3c")
-    axes.invert_yaxis()
+    pairs = [row | {"pair": f"{row['waiter']} for {row['holder']}"} for row in rows]
+    seconds = [row["overlap_s"] or 0 for row in rows]
+    _longest_bars(axes, list(zip(_labels(pairs, "source", "pair"), seconds, strict=True)), color="#fd8d3c")
     axes.set_xlabel("seconds of overlap")
 
 
 def _sync(axes: Axes, rows: list[Row]) -> None:
-    for space, own in _by(rows, "space").items():
-        own.sort(key=lambda row: row["day"])
-        axes.plot([str(row["day"]) for row in own], [row["lag_p95_s"] or 0 for row in own], marker="o", label=space)
+    _lines(axes, rows, ("source", "space"), over="day", value="lag_p95_s")
     axes.set_ylabel("p95 seconds until answered")
+
+
+def _labels(rows: Sequence[Row], *columns: str) -> list[str]:
+    """What tells the rows apart, for people: of these columns, those that are not the same in all of them."""
+    telling = [name for name in columns if len({row[name] for row in rows}) > 1] or columns[-1:]
+    return [_label(" ".join(str(row[name]) for name in telling)) for row in rows]
+
+
+def _label(text: str) -> str:
+    """At most so long; its end tells more, if it is a path."""
+    return text if len(text) <= _LONGEST_LABEL else f"…{text[1 - _LONGEST_LABEL :]}"
+
+
+def _longest_bars(axes: Axes, pairs: Iterable[tuple[str, float]], *, color: str) -> None:
+    """One bar per label; those that look the same are added up."""
+    sums: dict[str, float] = defaultdict(float)
+    for text, value in pairs:
+        sums[text[:_LONGEST_LABEL]] += value
+    most = sorted(sums.items(), key=lambda pair: -pair[1])[:_MOST_BARS]
+    axes.barh([text for text, _ in most], [value for _, value in most], color=color)
+    axes.invert_yaxis()
+
+
+def _lines(axes: Axes, rows: Sequence[Row], columns: Sequence[str], *, over: str, value: str) -> None:
+    """One line per label, in the order of time."""
+    lines: dict[str, list[Row]] = defaultdict(list)
+    for label, row in zip(_labels(rows, *columns), rows, strict=True):
+        lines[label].append(row)
+    for label, own in sorted(lines.items()):
+        own.sort(key=lambda row: row[over])
+        axes.plot([row[over] for row in own], [row[value] for row in own], marker="o", markersize=3, label=label)
 
 
 def _by(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
