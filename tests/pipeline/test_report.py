@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 import re
-
 from typing import TYPE_CHECKING
 
 import matplotlib.figure

@@ -47,11 +47,12 @@ def test_a_file_is_committed_with_its_first_and_last_batch_and_id(spark: SparkSe
     assert DeltaTable(table.address).to_pyarrow_dataset().count_rows() == 3
 
 
-def test_a_file_without_rows_belongs_to_no_batch(spark: SparkSession, table: Table) -> None:
+def test_a_batch_without_rows_is_committed_without_a_file(spark: SparkSession, table: Table) -> None:
     _commit(spark, table, [("a", "q1", 0)], batch=0)
     _commit(spark, table, [], batch=1)
 
-    assert sorted((file.since, file.upto) for file in table.log.files()) == [(-1, -1), (0, 0)]
+    assert table.log.batch() == 1
+    assert [(file.since, file.upto) for file in table.log.files()] == [(0, 0)]
     assert _rows(table.since(0)) == []
     assert _rows(table.touched(_KEY, 0)) == []
 

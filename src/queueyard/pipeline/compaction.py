@@ -29,7 +29,7 @@ def compact(house: Warehouse, *, most_files: int = MOST_FILES) -> dict[str, int]
     # Which days of gold change is told by new parts beside old ones, so gold goes first.
     refresh(house)
     gone = {table.spec.name: _add_up(table, merged, most_files) for table, merged in _parts(house)}
-    for table in (house.lines, house.events):
+    for table in (house.lines, house.quarantine, house.events, house.table(schemas.VIOLATIONS)):
         gone[table.spec.name] = table.log.compact() if len(table.log.files()) > most_files else 0
     return {name: count for name, count in gone.items() if count}
 

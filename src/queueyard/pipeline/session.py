@@ -36,6 +36,9 @@ _CONF = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # How many times larger rows are in memory than in our files. A table that is taken for small is sent whole to every
+    # task, which cannot go to disk: two million ids are 14 MB there and some 150 MB here (ADR 0057).
+    "spark.sql.sources.fileCompressionFactor": "10",
     # What the driver has read is judged by tasks if it is more than this. Rows that stand in the plan are judged by the
     # planner itself, one after the other, which is soonest done for a few.
     "spark.sql.execution.arrow.localRelationThreshold": "1MB",

@@ -135,7 +135,12 @@ class Table:
         if partition_by:
             writer = writer.partitionBy(*partition_by)
         writer.parquet(target)
-        return [self._add_action(*found, folder=folder) for found in _listed(target)]
+        # A file without rows says nothing, and would be opened by every reader.
+        return [
+            self._add_action(path, size_bytes, footer, folder=folder)
+            for path, size_bytes, footer in _listed(target)
+            if footer.num_rows
+        ]
 
     def commit(
         self,
