@@ -18,7 +18,7 @@ from queueyard.pipeline.schemas import RECORD
 from queueyard.pipeline.sources import parsing
 from queueyard.pipeline.sources.blocks import Columns
 from queueyard.pipeline.sources.lines import LineSource, read_span
-from queueyard.pipeline.sources.looking import look
+from queueyard.pipeline.sources.looking import look, with_renamed
 from queueyard.pipeline.sources.spans import Marks, Origin, Span, plan, split
 
 if TYPE_CHECKING:
@@ -41,6 +41,12 @@ def origin_of(path: Path) -> Origin:
 
 def planned(path: Path, marks: Marks | None = None) -> tuple[list[Span], Marks]:
     return plan(marks or {}, look([origin_of(path)]), most_bytes=ALL)
+
+
+def rotated(path: Path, marks: Marks, *, named: tuple[Path, ...] = (), most: int = ALL) -> tuple[list[Span], Marks]:
+    """What is planned of a file that may have another name by now."""
+    origins = [origin_of(one) for one in (*named, path)]
+    return plan(marks, with_renamed(look(origins), origins, marks), most_bytes=most)
 
 
 def texts(spans: list[Span]) -> list[str]:
@@ -108,6 +114,67 @@ class TestWithoutSpark:
         log.write_text("other\n")
 
         assert texts(spans) == ["one", "two"]
+
+    def test_the_end_of_a_file_that_was_rotated_away_is_read_before_the_new_file(self, log: Path) -> None:
+        log.write_text("one\n")
+        _, marks = planned(log)
+
+        append(log, "two\n")
+        log.rename(log.with_name("log.jsonl.1"))
+        append(log, "three\n")
+        spans, after = rotated(log, marks)
+
+        assert texts(spans) == ["two", "three"]
+        assert [span.generation for span in spans] == [0, 1]
+        assert rotated(log, after)[0] == []
+
+    def test_it_is_read_also_while_there_is_no_new_file(self, log: Path) -> None:
+        log.write_text("one\n")
+        _, marks = planned(log)
+
+        append(log, "two\n")
+        log.rename(log.with_name("log.jsonl.1"))
+        first, marks = rotated(log, marks)
+        append(log, "three\n")
+        second, _ = rotated(log, marks)
+
+        assert (texts(first), texts(second)) == (["two"], ["three"])
+
+    def test_it_is_read_bit_by_bit_where_little_is_asked_for(self, log: Path) -> None:
+        log.write_text("one\n")
+        _, marks = planned(log)
+
+        append(log, "two\nthree\n")
+        log.rename(log.with_name("log.jsonl.1"))
+        append(log, "four\n")
+        taken: list[str] = []
+        while (step := rotated(log, marks, most=4))[0]:
+            taken += texts(step[0])
+            marks = step[1]
+
+        assert taken == ["two", "three", "four"]
+
+    def test_it_is_read_once_where_its_new_name_is_known_too(self, log: Path) -> None:
+        old = log.with_name("log.1.jsonl")
+        log.write_text("one\n")
+        _, marks = rotated(log, {}, named=(old,))
+
+        append(log, "two\n")
+        log.rename(old)
+        append(log, "three\n")
+        spans, after = rotated(log, marks, named=(old,))
+
+        assert texts(spans) == ["two", "three"]
+        assert rotated(log, after, named=(old,))[0] == []
+
+    def test_a_file_of_the_same_inode_that_begins_otherwise_is_not_it(self, log: Path) -> None:
+        log.write_text("one\n")
+        _, marks = planned(log)
+
+        log.rename(log.with_name("else.txt"))
+        log.with_name("else.txt").write_text("not ours\n")
+
+        assert rotated(log, marks)[0] == []
 
     def test_a_file_that_was_replaced_after_the_plan_is_refused(self, log: Path, tmp_path: Path) -> None:
         log.write_text("one\ntwo\n")
@@ -230,6 +297,23 @@ class TestThroughSpark:
 
         assert first == ["1", "2"]
         assert second == third == ["1", "2", "30", "4", "5", "late"]
+
+    def test_a_stream_reads_the_end_of_a_file_that_was_rotated_away(
+        self, spark: SparkSession, log: Path, tmp_path: Path
+    ) -> None:
+        options = {"origins": as_text([origin_of(log)])}
+        append(log, "1\n")
+        micro_batches(spark, tmp_path, "queueyard_lines", **options)
+
+        append(log, "2\n")
+        log.rename(tmp_path / "log.jsonl.1")
+        append(log, "3\n")
+        second = micro_batches(spark, tmp_path, "queueyard_lines", **options)
+        append(tmp_path / "log.jsonl.1", "late\n")
+        third = micro_batches(spark, tmp_path, "queueyard_lines", **options)
+
+        assert second == ["1", "2", "3"]
+        assert third == ["1", "2", "3", "late"]
 
     def test_a_stream_reads_a_truncated_file_from_its_start(
         self, spark: SparkSession, log: Path, tmp_path: Path

@@ -104,6 +104,22 @@ class TestThePlan:
         assert [read.format for read in little.reads] == ["queueyard_lines"]
         assert [read.format for read in rest.reads] == ["queueyard_lines", "queueyard_snapshots"]
 
+    def test_a_journal_that_was_rotated_away_is_read_to_its_end(self, tmp_path: Path) -> None:
+        journal = tmp_path / ".jj" / "repo" / "jjq" / "journal.jsonl"
+        journal.parent.mkdir(parents=True)
+        journal.write_text("one\n")
+        places = [Place(system=System.JJQ, at=str(tmp_path))]
+        note = plan(places, {}, most_bytes=ALL).note
+
+        with journal.open("a") as stream:
+            stream.write("two\n")
+        journal.rename(journal.with_name("journal.jsonl.1"))
+        journal.write_text("three\n")
+        found = plan(places, json.loads(json.dumps(note)), most_bytes=ALL)
+
+        assert found.bytes == len("two\nthree\n")
+        assert plan(places, json.loads(json.dumps(found.note)), most_bytes=ALL).reads == []
+
     def test_the_token_goes_into_the_options_and_nowhere_else(self, scene: Scene) -> None:
         scene.tell(1)
 

@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
+import msgspec
 
-from queueyard.pipeline.sources.spans import HEAD_BYTES, Mark, Marks, Origin, Seen, Span, between, plan, split
+from queueyard.pipeline.sources.spans import (
+    HEAD_BYTES,
+    Mark,
+    Marks,
+    Origin,
+    Seen,
+    Span,
+    between,
+    is_same_grown,
+    plan,
+    split,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,12 +30,23 @@ ALL = 1 << 60
 NOW, OLD = "log.jsonl", "log.1.jsonl"
 
 
-def origin(path: str, *, first_generation: int = 0) -> Origin:
-    return Origin(stream="jjq.events", place="/here", path=path, first_generation=first_generation)
+def origin(path: str, *, first_generation: int = 0, renamed_from: str | None = None) -> Origin:
+    return Origin(
+        stream="jjq.events",
+        place="/here",
+        path=path,
+        first_generation=first_generation,
+        renamed_from=renamed_from,
+    )
 
 
-def seen(path: str, inode: int, content: bytes) -> Seen:
-    return Seen(origin=origin(path), inode=inode, end=content.rfind(b"\n") + 1, head=content[:HEAD_BYTES])
+def seen(path: str, inode: int, content: bytes, *, renamed_from: str | None = None) -> Seen:
+    return Seen(
+        origin=origin(path, renamed_from=renamed_from),
+        inode=inode,
+        end=content.rfind(b"\n") + 1,
+        head=content[:HEAD_BYTES],
+    )
 
 
 def lines_that_start_in(content: bytes, start: int, end: int) -> list[bytes]:
@@ -40,6 +63,8 @@ def lines_that_start_in(content: bytes, start: int, end: int) -> list[bytes]:
 class Disk:
     """One log with its last predecessor, as rotation leaves them."""
 
+    #: the names that are known; a predecessor of another name is found by its mark
+    names: tuple[str, ...] = (NOW, OLD)
     files: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     free_inodes: list[int] = field(default_factory=list)
     written: int = 0
@@ -85,9 +110,10 @@ class Disk:
         self.append(NOW)
 
     def read(self, most_bytes: int) -> list[Span]:
-        files = [seen(path, inode, content) for path, (inode, content) in sorted(self.files.items())]
+        files = [file for path in sorted(self.files) if (file := self._seen(path)) is not None]
         spans, after = plan(self.marks, files, most_bytes=most_bytes)
-        assert between(self.marks, after, [origin(path) for path in self.files]) == sorted(spans, key=self._place)
+        origins = [origin(path) for path in self.names]
+        assert sorted(between(self.marks, after, origins), key=self._place) == sorted(spans, key=self._place)
         self.marks = after
         for span in spans:
             self.given.update(lines_that_start_in(self.files[span.path][1], span.start, span.end))
@@ -96,6 +122,12 @@ class Disk:
     def whole_lines(self) -> list[bytes]:
         contents = [content for _, content in self.files.values()]
         return [line for content in contents for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+
+    def _seen(self, path: str) -> Seen | None:
+        if path in self.names:
+            return seen(path, *self.files[path])
+        file = seen(path, *self.files[path], renamed_from=NOW)
+        return file if any(is_same_grown(file, mark) for mark in self.marks.values()) else None
 
     def _place(self, span: Span) -> int:
         return list(self.files).index(span.path)
@@ -124,6 +156,22 @@ def test_every_whole_line_is_given_exactly_once_through_any_history(steps: list[
         disk.do(step, little)
         if step == "read":
             assert [line for line in disk.whole_lines() if disk.given[line] != 1] == []
+
+    assert [line for line, count in disk.given.items() if count > 1] == []
+
+
+@given(steps=st.lists(_STEPS, max_size=40), little=st.integers(1, 60))
+def test_a_file_that_was_begun_is_given_to_its_end_under_whatever_name(steps: list[str], little: int) -> None:
+    disk = Disk(names=(NOW,))
+
+    for step in [*steps, "read"]:
+        was_begun = disk.given.copy()
+        disk.do(step, little)
+        if step == "read":
+            old = disk.files.get(OLD, (0, b""))[1].splitlines(keepends=True)
+            now = disk.files.get(NOW, (0, b""))[1].splitlines(keepends=True)
+            wanted = now + (old if old and was_begun[old[0]] else [])
+            assert [line for line in wanted if line.endswith(b"\n") and disk.given[line] != 1] == []
 
     assert [line for line, count in disk.given.items() if count > 1] == []
 
@@ -181,3 +229,42 @@ class TestOneFile:
         spans, _ = plan(marks, [seen(NOW, 1, b"one\n")], most_bytes=ALL)
 
         assert [(span.generation, span.start) for span in spans] == [(1, 0)]
+
+
+class TestARenamedFile:
+    def test_its_unread_end_comes_before_the_lines_of_its_successor(self) -> None:
+        _, marks = plan({}, [seen(NOW, 1, b"one\n")], most_bytes=ALL)
+
+        spans, after = plan(
+            marks, [seen(OLD, 1, b"one\ntwo\n", renamed_from=NOW), seen(NOW, 2, b"three\n")], most_bytes=ALL
+        )
+
+        assert [(span.inode, span.generation, span.start, span.end) for span in spans] == [(1, 0, 4, 8), (2, 1, 0, 6)]
+        assert after[NOW].inode == 2
+        assert between(marks, after, [origin(NOW)]) == spans[::-1]
+
+    def test_its_mark_goes_with_it_although_nothing_of_it_is_new(self) -> None:
+        _, marks = plan({}, [seen(NOW, 1, b"one\n")], most_bytes=ALL)
+
+        renamed = [seen(OLD, 1, b"one\n", renamed_from=NOW), seen(NOW, 2, b"two\n")]
+        _, after = plan(marks, renamed, most_bytes=ALL)
+        late = [seen(OLD, 1, b"one\nlate\n", renamed_from=NOW), seen(NOW, 2, b"two\n")]
+        spans, _ = plan(after, late, most_bytes=ALL)
+
+        assert [(span.path, span.generation, span.start, span.end) for span in spans] == [(OLD, 0, 4, 9)]
+
+    def test_it_is_forgotten_when_it_is_gone(self) -> None:
+        _, marks = plan({}, [seen(NOW, 1, b"one\n")], most_bytes=ALL)
+        files = [seen(OLD, 1, b"one\n", renamed_from=NOW), seen(NOW, 2, b"two\n")]
+        _, marks = plan(marks, files, most_bytes=ALL)
+
+        _, after = plan(marks, files[1:], most_bytes=ALL)
+
+        assert (sorted(marks), sorted(after)) == ([OLD, NOW], [NOW])
+
+    def test_a_note_that_knows_nothing_of_renaming_is_understood(self) -> None:
+        old = {"inode": 1, "offset": 4, "generation": 2, "fingerprint": "f", "head_bytes": 4, "since": 0}
+
+        mark = msgspec.convert(old, Mark)
+
+        assert (mark.offset, mark.generation, mark.renamed_from) == (4, 2, None)

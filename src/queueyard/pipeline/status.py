@@ -98,7 +98,8 @@ def status(home: str, names: Sequence[str], places: Sequence[Place], *, environm
 
 
 def _growing(places: Sequence[Place], marks: spans.Marks) -> list[SourceState]:
-    files = looking.look(origins_of(places))
+    origins = origins_of(places)
+    files = looking.with_renamed(looking.look(origins), origins, marks)
     new, _ = spans.plan(marks, files, most_bytes=_EVERYTHING_BYTES)
     behind = {span.path: span.end - span.start for span in new}
     return [

@@ -12,7 +12,6 @@ of which `record` does not tell all, because it is null or because the line may 
 
 from __future__ import annotations
 
-from contextlib import suppress
 from itertools import chain
 import os
 from pathlib import Path
@@ -25,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes
 from queueyard.pipeline.errors import SourceFailed
 from queueyard.pipeline.schemas import RECORD
 from queueyard.pipeline.sources.blocks import Columns, batch_of
-from queueyard.pipeline.sources.looking import cannot_read, look
+from queueyard.pipeline.sources.looking import cannot_read, look, paths_in, with_renamed
 from queueyard.pipeline.sources.reading import LookingReader, PlannedReader, partitions_of
 from queueyard.pipeline.sources.spans import Mark, Marks, Origin, Seen, Span, between, plan, split
 
@@ -88,8 +87,10 @@ class _LineStreamReader(LookingReader[Seen]):
         return look(self._origins)
 
     def marks_after(self, start: dict[str, Any], seen: list[Seen], limit: ReadLimit) -> Marks:
-        most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else sum(file.end for file in seen)
-        return plan(_marks(start), seen, most_bytes=most)[1]
+        marks = _marks(start)
+        files = with_renamed(seen, self._origins, marks)
+        most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else sum(file.end for file in files)
+        return plan(marks, files, most_bytes=most)[1]
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return partitions_of(_pieces(between(_marks(start), _marks(end), self._origins)))
@@ -122,7 +123,8 @@ def read_span(span: Span, columns: Columns = _EVERY_COLUMN) -> Iterator[pa.Recor
 
 def _open(span: Span) -> int:
     """The file that was planned, also where it was renamed in its folder since."""
-    for path in chain([span.path], _files_of_inode(span)):
+    renamed = (path for _, path in paths_in(Path(span.path).parent, {span.inode}))
+    for path in chain([span.path], renamed):
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -133,12 +135,6 @@ def _open(span: Span) -> int:
             return descriptor
         os.close(descriptor)
     raise _changed(span.path)
-
-
-def _files_of_inode(span: Span) -> Iterator[str]:
-    folder = Path(span.path).parent
-    with suppress(FileNotFoundError), os.scandir(folder) as entries:
-        yield from (entry.path for entry in entries if entry.inode() == span.inode)
 
 
 def _first_line_start(descriptor: int, start: int) -> int:

@@ -69,7 +69,8 @@ def plan(
     """What is new; nothing to read if nothing is. SourceFailed for a place that cannot be asked."""
     # Before the journals: what a snapshot tells is in them by the time that they are looked at, and they know more.
     looks = snapshot_files.look(snapshots_at(places))
-    new_spans, line_marks = spans.plan(_read(note, "lines", spans.Marks), _files(places), most_bytes=most_bytes)
+    line_marks = _read(note, "lines", spans.Marks)
+    new_spans, line_marks = spans.plan(line_marks, _files(places, line_marks), most_bytes=most_bytes)
     snapshot_marks = _read(note, "snapshots", digests.Marks)
     new_snapshots: list[digests.Snapshot] = []
     has_all_lines = sum(span.end - span.start for span in new_spans) < most_bytes
@@ -116,8 +117,9 @@ def _text(work: Any) -> str:
     return msgspec.json.encode(work).decode()
 
 
-def _files(places: Sequence[Place]) -> list[spans.Seen]:
-    return looking.look(origins_of(places))
+def _files(places: Sequence[Place], marks: spans.Marks) -> list[spans.Seen]:
+    origins = origins_of(places)
+    return looking.with_renamed(looking.look(origins), origins, marks)
 
 
 def _read(note: Mapping[str, Any], name: str, marks: Any) -> Any:

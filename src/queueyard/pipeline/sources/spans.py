@@ -2,7 +2,8 @@
 
 A file is known by its inode and by a fingerprint of its head, because a name says little: logs are rotated, replaced
 by a rename and truncated in place. Whatever is not the same file grown longer is read from its start as a new
-generation; reading something twice is harmless further on, and missing something is not.
+generation; reading something twice is harmless further on, and missing something is not. A file that was renamed in
+its folder is followed for as long as it is there: what was written to it last is read like all the rest of it.
 
 A line belongs to the range that its first byte stands in. So a range may begin and end anywhere, and ranges that cover
 a file without a gap give every line once.
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 #: how much of the start of a file may be its fingerprint
 HEAD_BYTES = 1024
@@ -30,6 +31,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     #: the number of its first generation: below zero for an archive, whose lines are older than those of the file
     first_generation: int = 0
+    #: the name by which it is ours; None where that is the one that it has
+    renamed_from: str | None = None
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +46,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     head: bytes
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far a file was read."""
 
     inode: int
@@ -54,6 +57,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     head_bytes: int = 0
     #: where the range that led here began
     since: int = 0
+    #: as that of its origin
+    renamed_from: str | None = None
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,39 +77,39 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 Marks = dict[str, Mark]
 
 
-def plan(marks: Mapping[str, Mark], files: Iterable[Seen], *, most_bytes: int) -> tuple[list[Span], Marks]:
+def plan(marks: Mapping[str, Mark], files: Sequence[Seen], *, most_bytes: int) -> tuple[list[Span], Marks]:
     """(what to read, the marks behind it); at most so many bytes."""
     # A file that was renamed may have two marks: under its old name, and further on under its new one.
     by_inode = {mark.inode: mark for mark in sorted(marks.values(), key=lambda mark: mark.offset)}
-    after: Marks = dict(marks)
+    after = _still_followed(marks, files)
     spans: list[Span] = []
     left = most_bytes
     for file in files:
         path = file.origin.path
-        start, generation = _where_to_start(file, marks.get(path), by_inode.get(file.inode))
+        here = marks.get(path)
+        known = _mark_of(file, here, by_inode.get(file.inode))
+        start, generation = _where_to_start(file, here, known)
         end = min(file.end, start + left)
-        if end <= start:
-            continue
-        left -= end - start
-        head_bytes = min(file.end, HEAD_BYTES)
-        after[path] = Mark(
-            inode=file.inode,
-            offset=end,
-            generation=generation,
-            fingerprint=fingerprint(file.head, head_bytes),
-            head_bytes=head_bytes,
-            since=start,
-        )
-        spans.append(_span(file.origin, after[path]))
+        if end > start:
+            left -= end - start
+            after[path] = _mark(file, start, end, generation)
+            spans.append(_span(file.origin, after[path]))
+        elif known is not None and known is not here:
+            # Its old name will soon be that of another file.
+            after[path] = _mark(file, start, start, generation)
     return spans, after
 
 
 def between(before: Mapping[str, Mark], after: Mapping[str, Mark], origins: Iterable[Origin]) -> list[Span]:
     """What was planned by the step from these marks to those."""
+    names: dict[str, list[str]] = {}
+    for path, mark in after.items():
+        if mark != before.get(path) and mark.offset > mark.since:
+            names.setdefault(mark.renamed_from or path, []).append(path)
     return [
-        _span(origin, mark)
+        _span(msgspec.structs.replace(origin, path=path), after[path])
         for origin in origins
-        if (mark := after.get(origin.path)) is not None and mark != before.get(origin.path)
+        for path in names.get(origin.path, [])
     ]
 
 
@@ -116,6 +121,15 @@ def split(span: Span, *, most_bytes: int) -> list[Span]:
 
 def fingerprint(head: bytes, count: int) -> str:
     return sha256(head[:count]).hexdigest()[:16]
+
+
+def is_same_grown(file: Seen, mark: Mark) -> bool:
+    """Whether it is the file that was read, as long as it was or longer."""
+    return (
+        file.inode == mark.inode
+        and file.end >= mark.offset
+        and fingerprint(file.head, mark.head_bytes) == mark.fingerprint
+    )
 
 
 def _span(origin: Origin, mark: Mark) -> Span:
@@ -130,17 +144,32 @@ def _span(origin: Origin, mark: Mark) -> Span:
     )
 
 
-def _where_to_start(file: Seen, here: Mark | None, elsewhere: Mark | None) -> tuple[int, int]:
-    """(offset, generation) by the mark of its name, or by the mark of a file that was renamed to it."""
-    for mark in (here, elsewhere):
-        if mark is not None and _is_same_grown(file, mark):
-            return mark.offset, mark.generation
+def _still_followed(marks: Mapping[str, Mark], files: Iterable[Seen]) -> Marks:
+    """The marks without those of renamed files that are gone: nobody will ask for them again."""
+    there = {file.origin.path for file in files}
+    return {path: mark for path, mark in marks.items() if mark.renamed_from is None or path in there}
+
+
+def _mark_of(file: Seen, here: Mark | None, elsewhere: Mark | None) -> Mark | None:
+    """The mark of its name, or that of a file that was renamed to it; None if it is neither's file grown longer."""
+    return next((mark for mark in (here, elsewhere) if mark is not None and is_same_grown(file, mark)), None)
+
+
+def _where_to_start(file: Seen, here: Mark | None, known: Mark | None) -> tuple[int, int]:
+    """(offset, generation)."""
+    if known is not None:
+        return known.offset, known.generation
     return 0, file.origin.first_generation if here is None else here.generation + 1
 
 
-def _is_same_grown(file: Seen, mark: Mark) -> bool:
-    return (
-        file.inode == mark.inode
-        and file.end >= mark.offset
-        and fingerprint(file.head, mark.head_bytes) == mark.fingerprint
+def _mark(file: Seen, start: int, end: int, generation: int) -> Mark:
+    head_bytes = min(file.end, HEAD_BYTES)
+    return Mark(
+        inode=file.inode,
+        offset=end,
+        generation=generation,
+        fingerprint=fingerprint(file.head, head_bytes),
+        head_bytes=head_bytes,
+        since=start,
+        renamed_from=file.origin.renamed_from,
     )
