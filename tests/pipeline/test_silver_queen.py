@@ -16,12 +16,19 @@ import pytest
 from pipeline.records import lines
 from pipeline.streams_support import as_text
 from queueyard.kernel.clock import from_rfc3339
+from queueyard.kernel.events import System
 from queueyard.pipeline import schemas
+from queueyard.pipeline.run import take
 from queueyard.pipeline.silver import folding, queen
+from queueyard.pipeline.silver.build import build
+from queueyard.pipeline.sources import positions
 from queueyard.pipeline.sources.looking import look
 from queueyard.pipeline.sources.spans import Origin, plan
+from queueyard.pipeline.warehouse import Warehouse
 from queueyard.queen import events as truth
 from queueyard.queen.rules import fold
+from queueyard.yard.places import Place
+from scripts import run_script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,6 +123,48 @@ def test_parts_of_several_batches_fold_into_the_same_records(spark: SparkSession
     found = folding.view(parts[0].unionByName(parts[1]).unionByName(parts[2]), schema)
 
     assert _records(found) == _folded(records)
+
+
+def test_the_newest_generation_counts_before_any_position(spark: SparkSession) -> None:
+    last = (1 << 40) - 1
+    order = {-1_000_000: last, -1: 0, 0: last, 1: 5, 8_000_000: 0}
+
+    rows = [
+        folding.rows_of_lines(
+            lines(spark, "queen.messages", {"id": "a", "subject": str(generation)}, start=position), "queen.messages"
+        ).withColumn("generation", F.lit(generation))
+        for generation, position in order.items()
+    ]
+    found = [
+        folding.folded(one.unionByName(other), schemas.MESSAGE).select("subject", "generation", "position").first()
+        for one, other in pairwise(rows)
+    ]
+
+    assert [tuple(row or ()) for row in found] == [(str(number), number, order[number]) for number in list(order)[1:]]
+
+
+def test_a_record_that_was_archived_unread_ends_as_its_last_line_says(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "yard" / ".beads" / "queen_messages.jsonl"
+    file.parent.mkdir(parents=True)
+    house = Warehouse(spark, str(tmp_path / "home"))
+    sent = {"id": "qm-1", "from": "a", "to": "b", "body": "", "created_at": "2026-01-01T00:00:00Z", "read": False}
+    file.write_text(f"{json.dumps(sent)}\n")
+
+    _take(house, tmp_path / "yard")
+    with file.open("a") as stream:
+        stream.write(f"{json.dumps(sent | {'read': True, 'read_at': '2026-01-02T00:00:00Z'})}\n")
+    archived = run_script("queen", "archive", "--older-than", "0s", cwd=tmp_path / "yard")
+    _take(house, tmp_path / "yard")
+
+    assert (archived.code, file.read_text()) == (0, "")
+    assert [row["read"] for row in house.view("messages").collect()] == [True]
+
+
+def _take(house: Warehouse, yard: Path) -> None:
+    """Bronze and silver of all that is new."""
+    places = [Place(system=System.QUEEN, at=str(yard))]
+    take(house, positions.plan(places, house.lines.log.note(), most_bytes=1 << 20))
+    build(house)
 
 
 @pytest.mark.parametrize("stream", _CASES)

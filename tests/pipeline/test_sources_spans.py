@@ -30,19 +30,15 @@ ALL = 1 << 60
 NOW, OLD = "log.jsonl", "log.1.jsonl"
 
 
-def origin(path: str, *, first_generation: int = 0, renamed_from: str | None = None) -> Origin:
-    return Origin(
-        stream="jjq.events",
-        place="/here",
-        path=path,
-        first_generation=first_generation,
-        renamed_from=renamed_from,
-    )
+def origin(path: str, *, archive_of: str | None = None, renamed_from: str | None = None) -> Origin:
+    return Origin(stream="jjq.events", place="/here", path=path, archive_of=archive_of, renamed_from=renamed_from)
 
 
-def seen(path: str, inode: int, content: bytes, *, renamed_from: str | None = None) -> Seen:
+def seen(
+    path: str, inode: int, content: bytes, *, archive_of: str | None = None, renamed_from: str | None = None
+) -> Seen:
     return Seen(
-        origin=origin(path, renamed_from=renamed_from),
+        origin=origin(path, archive_of=archive_of, renamed_from=renamed_from),
         inode=inode,
         end=content.rfind(b"\n") + 1,
         head=content[:HEAD_BYTES],
@@ -216,13 +212,6 @@ class TestOneFile:
 
         assert [(span.generation, span.start) for span in spans] == [(1, 0)]
 
-    def test_an_archive_begins_in_the_generation_that_its_origin_names(self) -> None:
-        file = Seen(origin=origin(OLD, first_generation=-5), inode=1, end=4, head=b"one\n")
-
-        spans, _ = plan({}, [file], most_bytes=ALL)
-
-        assert [span.generation for span in spans] == [-5]
-
     def test_a_mark_of_an_older_note_is_read_again_rather_than_trusted(self) -> None:
         marks = {NOW: Mark(inode=1, offset=4, generation=0, fingerprint="unknown")}
 
@@ -268,3 +257,66 @@ class TestARenamedFile:
         mark = msgspec.convert(old, Mark)
 
         assert (mark.offset, mark.generation, mark.renamed_from) == (4, 2, None)
+
+
+class TestArchives:
+    def test_what_is_archived_before_the_first_plan_is_older_than_the_file(self) -> None:
+        files = [archive("a-1", 1, b"one\n"), archive("a-2", 2, b"two\n"), seen(NOW, 3, b"three\n")]
+
+        assert generations({}, files) == [("a-1", 0), ("a-2", 1), (NOW, 2)]
+
+    def test_an_archive_that_came_later_lies_between_what_was_read_of_the_file_and_what_is_new(self) -> None:
+        _, marks = plan({}, [seen(NOW, 1, b"one\ntwo\n")], most_bytes=ALL)
+
+        files = [archive("a-1", 2, b"one\n"), archive("a-2", 3, b"two\n"), seen(NOW, 4, b"three\n")]
+
+        assert generations(marks, files) == [("a-1", 1), ("a-2", 2), (NOW, 3)]
+
+    def test_an_archive_that_grew_lies_there_too(self) -> None:
+        _, marks = plan({}, [archive("a-1", 1, b"one\n"), seen(NOW, 2, b"two\n")], most_bytes=ALL)
+
+        files = [archive("a-1", 1, b"one\ntwo\n"), seen(NOW, 3, b"three\n")]
+
+        assert generations(marks, files) == [("a-1", 2), (NOW, 3)]
+
+    def test_a_file_that_goes_on_although_it_was_archived_is_newer_than_the_archive(self) -> None:
+        _, marks = plan({}, [seen(NOW, 1, b"one\n")], most_bytes=ALL)
+
+        files = [archive("a-1", 2, b"one\n"), seen(NOW, 1, b"one\ntwo\n")]
+
+        assert generations(marks, files) == [("a-1", 1), (NOW, 2)]
+
+    def test_what_is_read_bit_by_bit_is_in_the_same_order(self) -> None:
+        files = [archive("a-1", 1, b"one\n1\n"), archive("a-2", 2, b"two\n"), seen(NOW, 3, b"three\n")]
+        marks: Marks = {}
+        found: list[tuple[str, int]] = []
+
+        while (step := plan(marks, files, most_bytes=3))[0]:
+            found += [(span.path, span.generation) for span in step[0]]
+            marks = step[1]
+
+        assert list(dict.fromkeys(found)) == [("a-1", 0), ("a-2", 1), (NOW, 2)]
+
+    def test_an_archive_that_is_gone_keeps_its_place_in_the_order(self) -> None:
+        _, marks = plan({}, [seen(NOW, 1, b"one\n")], most_bytes=ALL)
+        _, marks = plan(marks, [archive("a-1", 2, b"one\n"), seen(NOW, 3, b"")], most_bytes=ALL)
+
+        assert generations(marks, [seen(NOW, 3, b"two\n")]) == [(NOW, 2)]
+
+    def test_a_note_with_archives_below_zero_is_gone_on_with(self) -> None:
+        _, marks = plan({}, [seen("a-1", 1, b"one\n"), seen(NOW, 2, b"two\n")], most_bytes=ALL)
+        old = {**marks, "a-1": msgspec.structs.replace(marks["a-1"], generation=-1_000_000)}
+
+        files = [archive("a-1", 1, b"one\ntwo\n"), archive("a-2", 3, b"2\n"), seen(NOW, 4, b"three\n")]
+
+        assert generations(old, files[:1]) == [("a-1", 1)]
+        assert generations(old, files) == [("a-1", 1), ("a-2", 2), (NOW, 3)]
+
+
+def archive(path: str, inode: int, content: bytes) -> Seen:
+    return seen(path, inode, content, archive_of=NOW)
+
+
+def generations(marks: Marks, files: list[Seen]) -> list[tuple[str, int]]:
+    """Of all that is new."""
+    return [(span.path, span.generation) for span in plan(marks, files, most_bytes=ALL)[0]]

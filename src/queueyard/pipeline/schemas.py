@@ -53,7 +53,7 @@ RECORD = _schema(
     place=_STRING,
     # which file, stream or feed of it
     file=_STRING,
-    # counts how often the file was replaced or truncated
+    # counts how often the file was replaced or truncated, or how often it and its archives were read in turn
     generation=_INT,
     # byte offset, milliseconds of an entry id, or number in the feed
     position=_LONG,

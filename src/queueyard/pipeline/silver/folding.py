@@ -24,8 +24,8 @@ _NOTE = '"_migration"'
 _BEGINS_WITH_ID = '{"id":"'
 _ORDER = "_order"
 _BITS = "_bits"
-#: of a file: enough for 256 TiB
-_POSITION_BITS = 48
+#: of a file: enough for a tebibyte, and for eight million generations beside it
+_POSITION_BITS = 40
 #: the one field whose first value counts
 _FIRST = "created_at"
 

@@ -24,9 +24,6 @@ _QUEEN_FILES = {
     "queen.assignments": "queen_assignments",
     "queen.reservations": "queen_reservations",
 }
-_ARCHIVE_GENERATION = -1_000_000
-
-
 _RUNFORGE_FOLDERS = {
     "runforge.group": (".runforge/groups", "group.json"),
     "runforge.result": (".ml/runs", "result.json"),
@@ -82,10 +79,11 @@ def _origins(place: Place) -> Iterator[Origin]:
 def _of_queen(root: Path) -> Iterator[Origin]:
     beads = root if root.name == ".beads" else root / ".beads"
     for stream, stem in _QUEEN_FILES.items():
+        file = str(beads / f"{stem}.jsonl")
+        # What was archived is older than what stands in the file, and the names of archives are their dates.
         for path in sorted((beads / "queen_archive").glob(f"{stem}-*.jsonl")):
-            # What was archived is older than what stands in the file, whenever it is read.
-            yield Origin(stream=stream, place=str(root), path=str(path), first_generation=_ARCHIVE_GENERATION)
-        yield Origin(stream=stream, place=str(root), path=str(beads / f"{stem}.jsonl"))
+            yield Origin(stream=stream, place=str(root), path=str(path), archive_of=file)
+        yield Origin(stream=stream, place=str(root), path=file)
 
 
 def _of_ops(root: Path) -> Iterator[Origin]:

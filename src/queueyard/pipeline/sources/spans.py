@@ -5,6 +5,10 @@ by a rename and truncated in place. Whatever is not the same file grown longer i
 generation; reading something twice is harmless further on, and missing something is not. A file that was renamed in
 its folder is followed for as long as it is there: what was written to it last is read like all the rest of it.
 
+Generation and offset are the order of lines. A file and its archives count their generations together, because lines
+are moved from one to the other before or after they were read: whatever is planned later is a later generation, and
+archives are planned before the file. So the last word about a record stays the last.
+
 A line belongs to the range that its first byte stands in. So a range may begin and end anywhere, and ranges that cover
 a file without a gap give every line once.
 """
@@ -29,8 +33,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     stream: str
     place: str
     path: str
-    #: the number of its first generation: below zero for an archive, whose lines are older than those of the file
-    first_generation: int = 0
+    #: the growing file whose lines are moved to this one, all lines of a record at once; None for a file of its own
+    archive_of: str | None = None
     #: the name by which it is ours; None where that is the one that it has
     renamed_from: str | None = None
 
@@ -57,7 +61,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     head_bytes: int = 0
     #: where the range that led here began
     since: int = 0
-    #: as that of its origin
+    #: these two as its origin has them
+    archive_of: str | None = None
     renamed_from: str | None = None
 
 
@@ -81,6 +86,7 @@ def plan(marks: Mapping[str, Mark], files: Sequence[Seen], *, most_bytes: int) -
     """(what to read, the marks behind it); at most so many bytes."""
     # A file that was renamed may have two marks: under its old name, and further on under its new one.
     by_inode = {mark.inode: mark for mark in sorted(marks.values(), key=lambda mark: mark.offset)}
+    newest = _newest(marks)
     after = _still_followed(marks, files)
     spans: list[Span] = []
     left = most_bytes
@@ -88,15 +94,17 @@ def plan(marks: Mapping[str, Mark], files: Sequence[Seen], *, most_bytes: int) -
         path = file.origin.path
         here = marks.get(path)
         known = _mark_of(file, here, by_inode.get(file.inode))
-        start, generation = _where_to_start(file, here, known)
+        start = 0 if known is None else known.offset
         end = min(file.end, start + left)
         if end > start:
             left -= end - start
-            after[path] = _mark(file, start, end, generation)
+            family = file.origin.archive_of or path
+            newest[family] = _generation(known, newest.get(family, -1))
+            after[path] = _mark(file, start, end, newest[family])
             spans.append(_span(file.origin, after[path]))
         elif known is not None and known is not here:
             # Its old name will soon be that of another file.
-            after[path] = _mark(file, start, start, generation)
+            after[path] = _mark(file, start, start, known.generation)
     return spans, after
 
 
@@ -155,11 +163,18 @@ def _mark_of(file: Seen, here: Mark | None, elsewhere: Mark | None) -> Mark | No
     return next((mark for mark in (here, elsewhere) if mark is not None and is_same_grown(file, mark)), None)
 
 
-def _where_to_start(file: Seen, here: Mark | None, known: Mark | None) -> tuple[int, int]:
-    """(offset, generation)."""
-    if known is not None:
-        return known.offset, known.generation
-    return 0, file.origin.first_generation if here is None else here.generation + 1
+def _newest(marks: Mapping[str, Mark]) -> dict[str, int]:
+    """The highest generation of each file and its archives."""
+    newest: dict[str, int] = {}
+    for path, mark in marks.items():
+        family = mark.archive_of or path
+        newest[family] = max(mark.generation, newest.get(family, -1))
+    return newest
+
+
+def _generation(known: Mark | None, newest: int) -> int:
+    """That of the lines before, unless others were read since; of another file the next one."""
+    return newest + 1 if known is None or known.generation < newest else known.generation
 
 
 def _mark(file: Seen, start: int, end: int, generation: int) -> Mark:
@@ -171,5 +186,6 @@ def _mark(file: Seen, start: int, end: int, generation: int) -> Mark:
         fingerprint=fingerprint(file.head, head_bytes),
         head_bytes=head_bytes,
         since=start,
+        archive_of=file.origin.archive_of,
         renamed_from=file.origin.renamed_from,
     )
