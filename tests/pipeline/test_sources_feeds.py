@@ -13,7 +13,7 @@ from pipeline.streams_support import as_text, batch, micro_batches
 from queueyard.pipeline.errors import SourceFailed
 from queueyard.pipeline.sources.feed_client import Feed, feeds_of, look, pages
 from queueyard.pipeline.sources.feeds import read_range
-from queueyard.pipeline.sources.sequences import Range, Seen, plan
+from queueyard.pipeline.sources.sequences import Range, plan
 from unit.ops.support.running import RunningServer, op, running_server
 from unit.ops.support.running import batch as ops_batch
 
@@ -55,10 +55,24 @@ class TestWithoutSpark:
 
         found = look(feeds_of(f"{server.url}#{space}"), None)
 
-        assert found == [
-            Seen(place=server.url, space=space, kind="changes", head=2),
-            Seen(place=server.url, space=space, kind="audit", head=1),
+        assert [(one.place, one.space, one.kind, one.head) for one in found] == [
+            (server.url, space, "changes", 2),
+            (server.url, space, "audit", 1),
         ]
+
+    def test_the_first_entry_tells_one_feed_from_another(self, server: RunningServer, space: str) -> None:
+        other = server.new_space()
+        for name in (space, other):
+            push(server, name, "R1", 1)
+        before = look(feeds_of(f"{server.url}#{space},{other}"), None)
+        push(server, space, "R2", 2)
+
+        after = look(feeds_of(f"{server.url}#{space},{other}"), None)
+
+        changes, audit, of_other, _ = [one.first for one in after]
+        assert [one.first for one in before] == [changes, None, of_other, None]
+        assert audit is None
+        assert changes != of_other
 
     def test_entries_are_what_the_server_says_with_their_numbers(self, server: RunningServer, space: str) -> None:
         push(server, space, "R1", 1, 2, 3)

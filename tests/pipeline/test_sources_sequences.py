@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+import msgspec
 
-from queueyard.pipeline.sources.sequences import Marks, Range, Seen, between, plan, split
+from queueyard.pipeline.sources.sequences import Mark, Marks, Range, Seen, between, plan, split
 
 ALL = 1 << 60
 
 
-def feed(head: int, kind: str = "changes", space: str = "docs") -> Seen:
-    return Seen(place="http://here", space=space, kind=kind, head=head)
+def feed(head: int, kind: str = "changes", space: str = "docs", first: str | None = None) -> Seen:
+    return Seen(place="http://here", space=space, kind=kind, head=head, first=first)
 
 
 def numbers(ranges: list[Range]) -> list[int]:
@@ -61,3 +62,22 @@ def test_a_feed_that_is_shorter_than_what_was_read_is_another_one() -> None:
     ranges, _ = plan(marks, [feed(4)], most_entries=ALL)
 
     assert [(one.generation, one.after, one.upto) for one in ranges] == [(1, 0, 4)]
+
+
+def test_a_feed_that_begins_otherwise_is_another_one_however_long_it_is() -> None:
+    _, marks = plan({}, [feed(4, first="a")], most_entries=ALL)
+
+    same, _ = plan(marks, [feed(9, first="a")], most_entries=ALL)
+    other, _ = plan(marks, [feed(4, first="b")], most_entries=ALL)
+
+    assert [(one.generation, one.after, one.upto) for one in same] == [(0, 4, 9)]
+    assert [(one.generation, one.after, one.upto) for one in other] == [(1, 0, 4)]
+
+
+def test_a_mark_of_an_older_note_takes_the_beginning_that_it_finds() -> None:
+    old = {"http://here": {"docs/changes": msgspec.convert({"seq": 4, "since": 0, "generation": 2}, Mark)}}
+
+    ranges, marks = plan(old, [feed(5, first="a")], most_entries=ALL)
+
+    assert [(one.generation, one.after) for one in ranges] == [(2, 4)]
+    assert marks["http://here"]["docs/changes"].first == "a"

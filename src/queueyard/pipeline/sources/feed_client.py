@@ -7,6 +7,7 @@ goes to the server that was named, and never in clear text beyond this machine.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from http.client import HTTPException
 import ipaddress
 from typing import TYPE_CHECKING, Any
@@ -67,15 +68,7 @@ def feeds_of(address: str) -> list[Feed]:
 
 def look(feeds: Iterable[Feed], token: str | None) -> list[Seen]:
     """Each feed as it stands. SourceFailed for a server that refuses or does not answer."""
-    return [
-        Seen(
-            place=feed.place,
-            space=feed.space,
-            kind=feed.kind,
-            head=_page(feed.place, feed.space, feed.kind, token, after=0, limit=1).head,
-        )
-        for feed in feeds
-    ]
+    return [_look_at(feed, token) for feed in feeds]
 
 
 def pages(piece: Range, token: str | None) -> Iterator[list[msgspec.Raw]]:
@@ -91,6 +84,12 @@ def pages(piece: Range, token: str | None) -> Iterator[list[msgspec.Raw]]:
             )
         yield page.entries
         after = page.last
+
+
+def _look_at(feed: Feed, token: str | None) -> Seen:
+    page = _page(feed.place, feed.space, feed.kind, token, after=0, limit=1)
+    first = sha256(page.entries[0]).hexdigest()[:16] if page.entries else None
+    return Seen(place=feed.place, space=feed.space, kind=feed.kind, head=page.head, first=first)
 
 
 class _NoRedirections(HTTPRedirectHandler):

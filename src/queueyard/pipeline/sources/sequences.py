@@ -1,7 +1,8 @@
 """What is new in the feeds of an ops server: pure decisions about ranges of numbers.
 
-A feed counts 1, 2, 3, ... without a gap, and nothing in it ever changes. A feed whose head is behind what was read is
-another one (its server lost its books or was set up anew), and is read from its start as a new generation.
+A feed counts 1, 2, 3, ... without a gap, and nothing in it ever changes. A feed whose head is behind what was read, or
+whose first entry is not the one that it was, is another one (its server lost its books or was set up anew), and is
+read from its start as a new generation.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     #: number of its last entry
     head: int
+    #: digest of its first entry; None if it has none
+    first: str | None = None
 
     @property
     def name(self) -> str:
@@ -37,6 +40,8 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     #: the number that the range which led here lies behind
     since: int = 0
     generation: int = 0
+    #: digest of the first entry of the feed; None in a note that is older than this
+    first: str | None = None
 
 
 class Range(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,13 +68,13 @@ def plan(
     left = most_entries
     for feed in feeds:
         mark = marks.get(feed.place, {}).get(feed.name, Mark(seq=0))
-        is_another = feed.head < mark.seq
+        is_another = _is_another(feed, mark)
         begin = 0 if is_another else mark.seq
         upto = min(feed.head, begin + left)
         if upto <= begin:
             continue
         left -= upto - begin
-        new = Mark(seq=upto, since=begin, generation=mark.generation + is_another)
+        new = Mark(seq=upto, since=begin, generation=mark.generation + is_another, first=feed.first)
         after.setdefault(feed.place, {})[feed.name] = new
         ranges.append(_range(feed.place, feed.name, new))
     return ranges, after
@@ -91,6 +96,11 @@ def split(whole: Range, *, most_entries: int) -> list[Range]:
         msgspec.structs.replace(whole, after=after, upto=min(after + most_entries, whole.upto))
         for after in range(whole.after, whole.upto, most_entries)
     ]
+
+
+def _is_another(feed: Seen, mark: Mark) -> bool:
+    begins_otherwise = mark.first is not None and feed.first != mark.first
+    return begins_otherwise or feed.head < mark.seq
 
 
 def _range(place: str, name: str, mark: Mark) -> Range:
