@@ -13,6 +13,7 @@ from queueyard.pipeline.sources.digests import (
     Seen,
     Snapshot,
     between,
+    of_those_there,
     plan,
     suspects,
     tasks,
@@ -67,6 +68,15 @@ def test_a_file_that_changed_just_before_it_was_looked_at_is_opened_again() -> N
     assert suspects(marks, [young]) == [young]
     assert plan(marks, [Seen(look=young, digest="a")])[0] == []
     assert [one.path for one in plan(marks, [Seen(look=young, digest="b")])[0]] == [QUEUE.path]
+
+
+def test_the_mark_of_a_file_that_is_gone_is_dropped_where_somebody_looked() -> None:
+    marks = marks_of(look())
+    elsewhere = Origin(stream="runforge.queue", place="/other", path="/other/queue.json")
+
+    assert of_those_there(marks, [QUEUE], [look()]) == marks
+    assert of_those_there(marks, [QUEUE], []) == {"/w": {}}
+    assert of_those_there(marks, [elsewhere], []) == marks
 
 
 @given(sizes=st.lists(st.integers(0, 50), max_size=30), most=st.integers(1, 60))

@@ -120,6 +120,23 @@ class TestThePlan:
         assert found.bytes == len("two\nthree\n")
         assert plan(places, json.loads(json.dumps(found.note)), most_bytes=ALL).reads == []
 
+    def test_runs_that_were_deleted_are_not_noted_for_ever(self, tmp_path: Path) -> None:
+        place = Place(system=System.RUNFORGE, at=str(tmp_path))
+        results = [tmp_path / ".ml" / "runs" / run / "result.json" for run in ("one", "two")]
+        for result in results:
+            result.parent.mkdir(parents=True)
+            result.write_text("{}")
+        note = plan([place], {}, most_bytes=ALL).note
+
+        results[0].unlink()
+        some = plan([place], json.loads(json.dumps(note)), most_bytes=ALL)
+        results[1].unlink()
+        none = plan([place], json.loads(json.dumps(some.note)), most_bytes=ALL)
+
+        known = [list(found["snapshots"][str(tmp_path)]) for found in (note, some.note, none.note)]
+        assert known == [[str(result) for result in results], [str(results[1])], []]
+        assert (some.reads, none.reads) == ([], [])
+
     def test_the_token_goes_into_the_options_and_nowhere_else(self, scene: Scene) -> None:
         scene.tell(1)
 

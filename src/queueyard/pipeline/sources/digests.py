@@ -66,6 +66,19 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 Marks = dict[str, dict[str, Mark]]
 
 
+def of_those_there(marks: Mapping[str, Mapping[str, Mark]], origins: Iterable[Origin], looks: Iterable[Look]) -> Marks:
+    """The marks without those of files that are gone, at the places that were looked at.
+
+    One that comes back is read again, which is harmless further on; marks for ever are not: there may be one per run.
+    """
+    looked_at = {origin.place for origin in origins}
+    there = {look.origin.path for look in looks}
+    return {
+        place: {path: mark for path, mark in known.items() if place not in looked_at or path in there}
+        for place, known in marks.items()
+    }
+
+
 def suspects(marks: Mapping[str, Mapping[str, Mark]], looks: Iterable[Look]) -> list[Look]:
     """The files that have to be opened."""
     return [look for look in looks if not _looks_the_same(look, _mark_of(marks, look.origin))]

@@ -68,10 +68,11 @@ def plan(
 ) -> Plan:
     """What is new; nothing to read if nothing is. SourceFailed for a place that cannot be asked."""
     # Before the journals: what a snapshot tells is in them by the time that they are looked at, and they know more.
-    looks = snapshot_files.look(snapshots_at(places))
+    snapshot_origins = snapshots_at(places)
+    looks = snapshot_files.look(snapshot_origins)
     line_marks = _read(note, "lines", spans.Marks)
     new_spans, line_marks = spans.plan(line_marks, _files(places, line_marks), most_bytes=most_bytes)
-    snapshot_marks = _read(note, "snapshots", digests.Marks)
+    snapshot_marks = digests.of_those_there(_read(note, "snapshots", digests.Marks), snapshot_origins, looks)
     new_snapshots: list[digests.Snapshot] = []
     has_all_lines = sum(span.end - span.start for span in new_spans) < most_bytes
     if has_all_lines:

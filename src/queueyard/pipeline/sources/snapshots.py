@@ -15,7 +15,18 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 
 from queueyard.pipeline.schemas import RECORD
 from queueyard.pipeline.sources.arrow import record_batch
-from queueyard.pipeline.sources.digests import Look, Mark, Marks, Origin, Snapshot, between, plan, suspects, tasks
+from queueyard.pipeline.sources.digests import (
+    Look,
+    Mark,
+    Marks,
+    Origin,
+    Snapshot,
+    between,
+    of_those_there,
+    plan,
+    suspects,
+    tasks,
+)
 from queueyard.pipeline.sources.reading import LookingReader, PlannedReader, partitions_of
 from queueyard.pipeline.sources.snapshot_files import content_of, look, opened
 
@@ -61,7 +72,7 @@ class _SnapshotStreamReader(LookingReader[Look]):
         return look(self._origins)
 
     def marks_after(self, start: dict[str, Any], seen: list[Look], limit: ReadLimit) -> Marks:  # noqa: ARG002
-        marks = _marks(start)
+        marks = of_those_there(_marks(start), self._origins, seen)
         return plan(marks, opened(suspects(marks, seen)))[1]
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
