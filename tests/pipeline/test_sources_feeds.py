@@ -96,7 +96,19 @@ class TestWithoutSpark:
         ]
 
     @pytest.mark.parametrize(
-        "address", ["ftp://host", "http://", "http://host/path", "http://me:secret@host", "http://host?space=x"]
+        "address",
+        [
+            "ftp://host",
+            "http://",
+            "http://host/path",
+            "http://me:secret@host",
+            "http://host?space=x",
+            "http://me:se/secret@host",
+            "http://me:secret#more@host",
+            "http://me:secret?more@host",
+            "http://[::1",
+            "http://host#docs,\u0434\u043e\u043a\u0438",
+        ],
     )
     def test_what_is_no_address_of_a_server_is_refused(self, address: str) -> None:
         with pytest.raises(SourceFailed) as refused:
@@ -116,6 +128,18 @@ class TestWithoutSpark:
 
         assert "JOLLI_TOKEN" in (refused.value.hint or "")
         assert "a-wrong-token" not in f"{refused.value}{refused.value.hint}"
+
+    @pytest.mark.parametrize("token", ["a-to\nken", "a-to\u20acken", "a-to\x00ken"])
+    def test_a_token_that_can_be_none_is_refused_and_not_repeated(self, token: str) -> None:
+        with pytest.raises(SourceFailed, match="JOLLI_TOKEN") as refused:
+            look(feeds_of("http://127.0.0.1:1"), token)
+
+        assert [part for part in ("a-to", "ken\n") if part in f"{refused.value}{refused.value.hint}"] == []
+        assert refused.value.__cause__ is None
+
+    def test_a_host_that_has_no_name_is_refused(self) -> None:
+        with pytest.raises(SourceFailed, match="no answer"):
+            look(feeds_of("http://a..b:1"), None)
 
     def test_a_token_does_not_leave_the_machine_in_clear_text(self) -> None:
         with pytest.raises(SourceFailed, match="clear text"):

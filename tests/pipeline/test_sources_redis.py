@@ -164,6 +164,21 @@ class TestSecrets:
 
         assert "secret" not in f"{refused.value}{refused.value.hint}"
 
+    @pytest.mark.parametrize(
+        "url",
+        ["redis://:se/cret@host", "redis://me:se#cret@host", "rediss://:se?cret@host:1/0", "redis:///secret@host"],
+    )
+    def test_an_address_whose_password_is_not_escaped_is_refused_without_being_repeated(self, url: str) -> None:
+        with pytest.raises(SourceFailed, match="cannot be told") as refused:
+            place_of(url)
+
+        told = f"{refused.value}{refused.value.hint}"
+        assert [part for part in ("se", "cret", "host") if part in told.replace("password", "")] == []
+
+    def test_an_address_whose_brackets_do_not_match_is_refused(self) -> None:
+        with pytest.raises(SourceFailed, match="not the address of a Redis"):
+            place_of("redis://[::1/0")
+
     def test_a_server_that_wants_a_password_is_read_with_it_and_never_names_it(self) -> None:
         with own_server("--requirepass", PASSWORD) as server:
             url = f"redis://:{PASSWORD}@127.0.0.1:{server.port}"

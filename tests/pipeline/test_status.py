@@ -12,6 +12,7 @@ import pytest
 from queueyard.kernel.events import System
 from queueyard.pipeline.delta import DeltaLog
 from queueyard.pipeline.lag import ServerState, servers
+from queueyard.pipeline.sources import redis_client
 from queueyard.pipeline.sources.positions import plan
 from queueyard.pipeline.status import status
 from queueyard.yard.places import Place
@@ -119,6 +120,19 @@ class TestServers:
         assert bad.fault is not None
         assert bad.fault.startswith("not the address of an ops server")
         assert "secret" not in str(bad)
+        assert [one.fault for one in others] == [None, None]
+
+    def test_a_fault_that_nobody_thought_of_is_told_by_its_name_only(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(_: object) -> None:
+            raise RuntimeError(PASSWORD)
+
+        monkeypatch.setattr(redis_client, "look", fail)
+
+        bad, *others = servers(scene.servers, {}, environment={}, within_s=LONG_S)
+
+        assert bad.fault == f"cannot ask redis://127.0.0.1:{scene.redis.port}: RuntimeError"
         assert [one.fault for one in others] == [None, None]
 
     def test_a_server_that_refuses_the_token_is_told(self, scene: Scene) -> None:

@@ -81,6 +81,8 @@ def _states(place: Place, answer: Future[list[ServerState]], within_s: float) ->
         return answer.result()
     except SourceFailed as fault:
         return [_unknown(place, str(fault))]
+    except Exception as fault:  # noqa: BLE001  whatever a server says; its words may quote a secret
+        return [_unknown(place, f"cannot ask {shown(place)}: {type(fault).__name__}")]
 
 
 def _unknown(place: Place, fault: str) -> ServerState:

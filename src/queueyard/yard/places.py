@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 import tomllib
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import msgspec
 
@@ -88,11 +88,27 @@ def listed_places(root: Path) -> list[Place]:
     return [_resolved(place, root) for place in file.place]
 
 
+def parts_of(url: str) -> SplitResult | None:
+    """The parts of the address of a server; None if it cannot be told which of them are secret.
+
+    That is so where a password holds a `/`, `#` or `?` as it is: the rest of it, and the `@`, are then behind the host.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    is_socket = parts.scheme.endswith("unix") and not parts.netloc
+    behind = f"{parts.path}{parts.query}{parts.fragment}"
+    return None if "@" in behind and not is_socket else parts
+
+
 def shown(place: Place) -> str:
     """The address as people may see it: without user, password and files of keys."""
     if place.is_folder:
         return place.at
-    parts = urlsplit(place.at)
+    parts = parts_of(place.at)
+    if parts is None:
+        return f"{place.at.partition('://')[0]}://..."
     database = parse_qs(parts.query).get("db")
     query = f"?db={database[0]}" if database else ""
     fragment = f"#{parts.fragment}" if parts.fragment else ""

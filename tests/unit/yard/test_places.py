@@ -82,6 +82,17 @@ def test_a_password_is_never_shown_and_its_file_is_for_its_owner_only(tmp_path: 
     assert listed_places(tmp_path) == [place]
 
 
+@pytest.mark.parametrize("login", [":se/cret", ":se#cret", "ana:se?cret", "/secret", ":se[cret", "ana:a@b/secret"])
+def test_nothing_is_shown_of_an_address_whose_password_is_not_escaped(login: str) -> None:
+    assert shown(Place(system=System.PANQUEUE, at=f"redis://{login}@host:6379/0")) == "redis://..."
+
+
+def test_a_socket_may_have_any_name() -> None:
+    at = "unix:///run/me@home.sock?db=1"
+
+    assert shown(Place(system=System.PANQUEUE, at=at)) == at
+
+
 @pytest.mark.parametrize(
     ("system", "at", "told"),
     [

@@ -20,6 +20,7 @@ import msgspec
 from queueyard.ops.records import DEFAULT_SPACE, SPACE_HEADER
 from queueyard.pipeline.errors import SourceFailed
 from queueyard.pipeline.sources.sequences import Range, Seen
+from queueyard.yard.places import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,15 +55,19 @@ _PAGE = msgspec.json.Decoder(_Page)
 
 def feeds_of(address: str) -> list[Feed]:
     """Both feeds of every space that the address of a server names. SourceFailed if it is no such address."""
-    parts = urlsplit(address)
+    parts = parts_of(address)
+    if parts is None:
+        raise _no_address("it cannot be told where its host ends")
     bad = parts.scheme not in {"http", "https"} or not parts.hostname or parts.path not in {"", "/"} or parts.query
     if bad or parts.username or parts.password:
-        raise SourceFailed(
-            f"not the address of an ops server: {parts.scheme}://{parts.netloc.rpartition('@')[2]}",
-            hint=f"Write http://127.0.0.1:3001#space, without a login; the token goes into {TOKEN_VARIABLE}.",
-        )
+        raise _no_address(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
     spaces = [name.strip() for name in parts.fragment.split(",") if name.strip()] or [DEFAULT_SPACE]
     place = f"{parts.scheme}://{parts.netloc}"
+    if not all(map(_fits_into_a_header, spaces)):
+        raise SourceFailed(
+            f"a space of {place} has a name that no server can be asked for",
+            hint=f"Name spaces that there are: queueyard add ops {place}#space",
+        )
     return [Feed(place=place, space=space, kind=kind) for space in dict.fromkeys(spaces) for kind in _PATHS]
 
 
@@ -92,13 +97,20 @@ def _look_at(feed: Feed, token: str | None) -> Seen:
     return Seen(place=feed.place, space=feed.space, kind=feed.kind, head=page.head, first=first)
 
 
+def _no_address(why: str) -> SourceFailed:
+    return SourceFailed(
+        f"not the address of an ops server: {why}",
+        hint=f"Write http://127.0.0.1:3001#space, without a login; the token goes into {TOKEN_VARIABLE}.",
+    )
+
+
 class _NoRedirections(HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
         """None: the redirection is the answer, and no answer that we can use."""
 
 
 def _page(place: str, space: str, kind: str, token: str | None, *, after: int, limit: int) -> _Page:
-    _refuse_clear_text(place, token)
+    _check_token(place, token)
     headers = {"Accept": "application/json", SPACE_HEADER: space}
     headers |= {"Authorization": f"Bearer {token}"} if token else {}
     asked = Request(f"{place}{_PATHS[kind]}?after={after}&limit={limit}", headers=headers)  # noqa: S310  http or https
@@ -108,7 +120,7 @@ def _page(place: str, space: str, kind: str, token: str | None, *, after: int, l
     except HTTPError as refusal:
         with refusal:
             raise _refused(place, space, refusal) from None
-    except (HTTPException, OSError) as fault:
+    except (HTTPException, OSError, UnicodeError) as fault:
         reason = getattr(fault, "reason", fault)
         raise SourceFailed(
             f"no answer from {place}: {reason}", hint=f"Try: jolli-ops status --remote --server {place}"
@@ -129,10 +141,19 @@ def _refused(place: str, space: str, refusal: HTTPError) -> SourceFailed:
     return SourceFailed(f"{place} refuses to show the space {space!r}: {refusal.code} {refusal.reason}", hint=hint)
 
 
-def _refuse_clear_text(place: str, token: str | None) -> None:
+def _check_token(place: str, token: str | None) -> None:
     parts = urlsplit(place)
     if token and parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
         raise SourceFailed(f"the token would go to {place} in clear text", hint="Use https://.")
+    if token and not _fits_into_a_header(token):
+        raise SourceFailed(
+            f"what stands in {TOKEN_VARIABLE} is no token: it has characters that none has",
+            hint=f"Set it anew: export {TOKEN_VARIABLE}=...",
+        )
+
+
+def _fits_into_a_header(text: str) -> bool:
+    return text.isprintable() and all(character <= "\xff" for character in text)
 
 
 def _is_loopback(host: str) -> bool:

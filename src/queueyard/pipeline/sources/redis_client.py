@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from queueyard.pipeline.errors import SourceFailed
 from queueyard.pipeline.sources.entries import Range, Seen
+from queueyard.yard.places import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,7 +33,12 @@ Entry = tuple[str, list[str] | dict[str, str]]
 
 def place_of(url: str) -> str:
     """The URL as tables and people may see it: without user, password and files of keys. SourceFailed if it is none."""
-    parts = urlsplit(url)
+    parts = parts_of(url)
+    if parts is None:
+        raise SourceFailed(
+            "not the address of a Redis: where its password ends cannot be told",
+            hint="Write @ / # ? [ ] in a password as %40 %2F %23 %3F %5B %5D.",
+        )
     if parts.scheme not in _KNOWN or not (parts.netloc or parts.path):
         raise SourceFailed(
             f"not a Redis that can be read here: it starts with {parts.scheme[:20]!r}",
