@@ -58,10 +58,16 @@ class Scene:
         with self._file.open("a") as stream:
             stream.write(f'{{"id":"qm-{number}"}}\n')
 
-    def note(self) -> dict[str, Any]:
+    def trim(self, *, after: int) -> None:
+        """That many more entries, of which the stream keeps only the last."""
+        for number in range(after):
+            entry = {"kind": "queued", "item": f"more-{number}", "attempt": "1", "actor": "a"}
+            raw_redis(self.redis, password=PASSWORD).xadd("{q:mail}:events", entry, maxlen=1, approximate=False)
+
+    def note(self, before: dict[str, Any] | None = None) -> dict[str, Any]:
         """What a batch would note that reads everything."""
         places = [*self.servers, Place(system=System.QUEEN, at=str(self.root))]
-        return plan(places, {}, most_bytes=ALL, environment={}).note
+        return plan(places, before or {}, most_bytes=ALL, environment={}).note
 
     def commit(self) -> None:
         """A batch of bronze that has read everything; its rows are of no interest here."""
@@ -103,6 +109,18 @@ class TestServers:
         assert [one.behind_entries for one in found] == [1, 1, 0]
         assert [one.read for one in found] == [note["streams"][found[0].place]["{q:mail}:events"]["last"], "1", None]
 
+    def test_entries_that_were_trimmed_unread_are_lost_before_and_behind_the_batch_that_finds_it(
+        self, scene: Scene
+    ) -> None:
+        scene.tell(1)
+        note = scene.note()
+        scene.trim(after=3)
+
+        before = servers(scene.servers, note, environment={}, within_s=LONG_S)
+        behind = servers(scene.servers, scene.note(note), environment={}, within_s=LONG_S)
+
+        assert [one.lost_entries for one in before] == [one.lost_entries for one in behind] == [2, 0, 0]
+
     def test_one_that_does_not_answer_in_time_is_told(self, scene: Scene) -> None:
         scene.redis.freeze()
 
@@ -110,7 +128,11 @@ class TestServers:
 
         place = f"redis://127.0.0.1:{scene.redis.port}"
         fault = f"no answer from {place} within 0.1 s"
-        assert found == [ServerState(stream=None, place=place, name=None, read=None, behind_entries=None, fault=fault)]
+        assert found == [
+            ServerState(
+                stream=None, place=place, name=None, read=None, behind_entries=None, lost_entries=None, fault=fault
+            )
+        ]
 
     def test_an_address_that_is_none_is_told(self, scene: Scene) -> None:
         places = [Place(system=System.OPS, at="http://me:secret@127.0.0.1:1"), *scene.servers]
@@ -178,6 +200,17 @@ class TestTheCommand:
         assert [one["behind_entries"] for one in answer.json["servers"]] == [1, 1, 0]
         assert "BEHIND ENTRIES" in listed.stdout
         assert "14 bytes and 2 entries are new; to read them: queueyard pipeline run" in listed.stderr
+
+    def test_it_tells_what_is_lost_only_where_something_is(self, scene: Scene) -> None:
+        scene.tell(1)
+        scene.commit()
+        whole = scene.status()
+        scene.trim(after=3)
+
+        answer, listed = scene.status("--json"), scene.status()
+
+        assert [one["lost_entries"] for one in answer.json["servers"]] == [2, 0, 0]
+        assert ("LOST" in whole.stdout, "LOST" in listed.stdout) == (False, True)
 
     def test_it_succeeds_where_servers_are_gone_or_silent_and_shows_no_password(self, scene: Scene) -> None:
         scene.tell(1)

@@ -251,9 +251,14 @@ def _print_status(out: Output, found: Status) -> None:
         )
     if found.servers:
         out.text()
+        # Rare, and bad news: the column is there to be noticed.
+        lost = ("LOST",) if any(one.lost_entries for one in found.servers) else ()
         out.table(
-            ("SOURCE", "QUEUE OR SPACE", "READ UP TO", "BEHIND ENTRIES", "SERVER"),
-            [(one.stream, one.name, one.read, one.behind_entries, one.place) for one in found.servers],
+            ("SOURCE", "QUEUE OR SPACE", "READ UP TO", "BEHIND ENTRIES", *lost, "SERVER"),
+            [
+                (one.stream, one.name, one.read, one.behind_entries, *(one.lost_entries for _ in lost), one.place)
+                for one in found.servers
+            ],
         )
     if found.violations:
         out.text()

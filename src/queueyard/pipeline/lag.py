@@ -40,6 +40,8 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
     read: str | None
     #: about how many entries no batch has yet; None if nobody knows
     behind_entries: int | None
+    #: how many entries were trimmed before a batch could have them, as far as is known; None if it cannot be asked
+    lost_entries: int | None
     #: why it cannot be asked
     fault: str | None
 
@@ -86,7 +88,9 @@ def _states(place: Place, answer: Future[list[ServerState]], within_s: float) ->
 
 
 def _unknown(place: Place, fault: str) -> ServerState:
-    return ServerState(stream=None, place=shown(place), name=None, read=None, behind_entries=None, fault=fault)
+    return ServerState(
+        stream=None, place=shown(place), name=None, read=None, behind_entries=None, lost_entries=None, fault=fault
+    )
 
 
 def _of_redis(place: Place, marks: entries.Marks) -> list[ServerState]:
@@ -94,6 +98,8 @@ def _of_redis(place: Place, marks: entries.Marks) -> list[ServerState]:
     planned = entries.plan(marks, seen, most_entries=_EVERYTHING)
     behind = {one.key: one.entries for one in planned.ranges}
     known = {stream.key: marks.get(stream.place, {}).get(stream.key) for stream in seen}
+    # Of the marks behind the next batch: what it will find lost is lost already.
+    reached = {stream.key: planned.marks.get(stream.place, {}).get(stream.key) for stream in seen}
     return [
         ServerState(
             stream="panqueue.events",
@@ -101,6 +107,7 @@ def _of_redis(place: Place, marks: entries.Marks) -> list[ServerState]:
             name=entries.queue_of(stream.key),
             read=mark.last if (mark := known[stream.key]) is not None else None,
             behind_entries=behind.get(stream.key, 0),
+            lost_entries=mark.lost if (mark := reached[stream.key]) is not None else 0,
             fault=None,
         )
         for stream in seen
@@ -118,6 +125,8 @@ def _of_ops(place: Place, marks: sequences.Marks, token: str) -> list[ServerStat
             name=feed.space,
             read=str(mark.seq) if (mark := marks.get(feed.place, {}).get(feed.name)) is not None else None,
             behind_entries=behind.get((feed.space, feed.kind), 0),
+            # A feed forgets nothing.
+            lost_entries=0,
             fault=None,
         )
         for feed in seen
