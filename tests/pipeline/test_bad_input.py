@@ -67,6 +67,8 @@ def test_records_of_a_wrong_shape_are_told_from_sound_ones(spark: SparkSession) 
         json.dumps(_EVENT | {"kind": "vanished"}): "unknown kind",
         json.dumps(_EVENT | {"system": "cron"}): "unknown system",
         json.dumps(_EVENT | {"at": "soon"}): "a time that cannot be read",
+        json.dumps(_EVENT | {"at": "12:30:00"}): "a time that cannot be read",
+        json.dumps(_EVENT | {"at": "10000-01-01T00:00:00Z"}): "a time that cannot be read",
         json.dumps(_EVENT | {"attempt": "many"}): "cannot be read",
         json.dumps(_EVENT | {"item": ""}): "no item",
         json.dumps([_EVENT])[:-1]: "cannot be read",
@@ -80,6 +82,41 @@ def test_records_of_a_wrong_shape_are_told_from_sound_ones(spark: SparkSession) 
     found = {row["raw"]: row["reason"] for row in records.transform(judged, ["jjq.events"]).collect()}
 
     assert found == {**wrong, json.dumps(_EVENT): None, newer: None}
+
+
+def test_entries_of_redis_whose_time_no_date_has_are_refused(spark: SparkSession) -> None:
+    ids = {
+        "1767605400123-4": None,
+        "253402300800000-0": "no id of a stream",
+        "99999999999999999999-0": "no id of a stream",
+    }
+    entries = lines(spark, "panqueue.events", *[{"id": one, "kind": "queued", "item": "1"} for one in ids])
+
+    found = [row["reason"] for row in entries.transform(judged, ["panqueue.events"]).collect()]
+
+    assert found == [*ids.values()]
+
+
+def test_times_out_of_all_years_do_not_stop_later_runs(spark: SparkSession, tmp_path: Path) -> None:
+    house = Warehouse(spark, str(tmp_path / "home"))
+    repository, trunk = tmp_path / "queen", tmp_path / "jjq"
+    journal = trunk / ".jj" / "repo" / "jjq" / "journal.jsonl"
+    (repository / ".beads").mkdir(parents=True)
+    journal.parent.mkdir(parents=True)
+    never = "9999-12-31T23:59:59-05:00"
+    reserved = {"id": "qr-7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "created_at": "9999-12-31T00:00:00Z", "pattern": "src/**"}
+    reserved |= {"agent": "ana", "expires_at": never, "status": "expired"}
+    (repository / ".beads" / "queen_reservations.jsonl").write_text(json.dumps(reserved) + "\n")
+    journal.write_text("".join(f"{json.dumps(_EVENT | {'at': at})}\n" for at in (never, "0000-01-01T00:00:00Z")))
+    places = [Place(system=System.QUEEN, at=str(repository)), Place(system=System.JJQ, at=str(trunk))]
+    run(house, places)
+    with journal.open("a") as file:
+        file.write(json.dumps(_EVENT) + "\n")
+
+    done = run(house, places)
+
+    assert [(batch.rows, batch.quarantined) for batch in done.batches] == [(1, 0)]
+    assert {file.partition["day"] for file in house.events.log.files()} == {"9999-12-31", "1970-01-01", "2026-01-05"}
 
 
 def test_a_file_that_shrank_is_read_anew_and_a_lost_log_is_refused(spark: SparkSession, tmp_path: Path) -> None:

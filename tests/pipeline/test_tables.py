@@ -10,8 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 import pytest
 
-from queueyard.pipeline.gold.spans import may_reach, moment
+from queueyard.pipeline.gold.spans import may_reach
 from queueyard.pipeline.schemas import TableSpec
+from queueyard.pipeline.streams import moment
 from queueyard.pipeline.tables import Table, is_near
 
 if TYPE_CHECKING:

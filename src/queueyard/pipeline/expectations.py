@@ -13,6 +13,7 @@ import msgspec
 
 from queueyard.kernel.events import Kind, System
 from queueyard.ops.records import FeedOp
+from queueyard.pipeline.moments import moment_sql
 from queueyard.queen.records import AssignmentStatus, Importance, ReservationStatus
 
 if TYPE_CHECKING:
@@ -53,14 +54,13 @@ def _never_below_zero(*columns: str) -> str:
     return f"least({', '.join(columns)}) >= 0"
 
 
-def _time(column: str) -> str:
-    return f"try_to_timestamp({column})"
+def _readable(*columns: str) -> str:
+    return " AND ".join(f"(coalesce({one}, '') = '' OR {moment_sql(one)} IS NOT NULL)" for one in columns)
 
 
 _FLOW = ("queued", "started", "succeeded", "failed", "conflicted", "canceled")
 _JAIN = ("jain_services", "jain_run")
 _FAR_PAST = "timestamp'2000-01-01 00:00:00'"
-_READABLE = "({0} IS NULL OR {0} = '' OR try_to_timestamp({0}) IS NOT NULL)"
 
 _SILVER = (
     *_rules(
@@ -102,10 +102,13 @@ _SILVER = (
             "The message has no sender or reader.",
         ),
         times_are_readable=(
-            " AND ".join(_READABLE.format(name) for name in ("created_at", "read_at", "deleted_at")),
+            _readable("created_at", "read_at", "deleted_at"),
             "A time of the message cannot be read.",
         ),
-        sent_before_read=(f"{_time('created_at')} <= {_time('read_at')}", "The message was read before it was sent."),
+        sent_before_read=(
+            f"{moment_sql('created_at')} <= {moment_sql('read_at')}",
+            "The message was read before it was sent.",
+        ),
         known_importance=(f"coalesce({_one_of('importance', Importance)}, true)", "Its importance is no known one."),
         answers_a_known_message=("is_answer_to_known", "It answers a message that is not there."),
     ),
@@ -114,24 +117,30 @@ _SILVER = (
         has_an_agent=("coalesce(agent, '') != '' OR coalesce(droid, '') != ''", "The assignment is nobody's."),
         known_status=(f"coalesce({_one_of('status', AssignmentStatus)}, true)", "Its status is no known one."),
         times_are_readable=(
-            " AND ".join(_READABLE.format(name) for name in ("created_at", "updated_at")),
+            _readable("created_at", "updated_at"),
             "A time of the assignment cannot be read.",
         ),
-        made_before_changed=(f"{_time('created_at')} <= {_time('updated_at')}", "It was changed before it was made."),
+        made_before_changed=(
+            f"{moment_sql('created_at')} <= {moment_sql('updated_at')}",
+            "It was changed before it was made.",
+        ),
     ),
     *_rules(
         "silver/reservations",
         has_a_pattern=("coalesce(pattern, '') != ''", "The reservation names no files."),
         known_status=(f"coalesce({_one_of('status', ReservationStatus)}, true)", "Its status is no known one."),
         times_are_readable=(
-            " AND ".join(_READABLE.format(name) for name in ("created_at", "expires_at", "released_at")),
+            _readable("created_at", "expires_at", "released_at"),
             "A time of the reservation cannot be read.",
         ),
         made_before_released=(
-            f"{_time('created_at')} <= {_time('released_at')}",
+            f"{moment_sql('created_at')} <= {moment_sql('released_at')}",
             "It was released before it was made.",
         ),
-        made_before_expired=(f"{_time('created_at')} <= {_time('expires_at')}", "It had expired when it was made."),
+        made_before_expired=(
+            f"{moment_sql('created_at')} <= {moment_sql('expires_at')}",
+            "It had expired when it was made.",
+        ),
     ),
     *_rules(
         "silver/file_versions",

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from queueyard.kernel.events import Kind, System
 from queueyard.pipeline import schemas
+from queueyard.pipeline.moments import TIME
 from queueyard.pipeline.sources.parsing import FLAT, Shape
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _RECORD = "record"
 _UNREADABLE = "_unreadable"
 _TEXT_ID = r'"id"\s*:\s*"'
+#: The milliseconds of an entry of Redis and its number among those. So many digits reach to the year 5138.
+ENTRY_ID = r"^(\d{1,14})-\d+$"
 _NEEDED_OF_EVENT = ("id", "at", "source", "queue", "item")
 _NEEDED_OF_OPS = ("seq", "space", "fileId", "requestId", "opId")
 
@@ -66,7 +69,7 @@ def _event_fault(record: Column) -> Column:
 def _entry_fault(record: Column) -> Column:
     found: Column = F.coalesce(
         _needs("id")(record),
-        F.when(~record["id"].rlike(r"^\d+-\d+$"), F.lit("no id of a stream")),
+        F.when(~record["id"].rlike(ENTRY_ID), F.lit("no id of a stream")),
         F.when(~F.coalesce(record["kind"].isin(*Kind), F.lit(False)), F.lit("unknown kind")),
     )
     return found
@@ -89,7 +92,7 @@ def _queue_fault(record: Column) -> Column:
 
 
 def _time_fault(text: Column) -> Column:
-    return F.when(F.try_to_timestamp(text).isNull(), F.lit("a time that cannot be read"))
+    return F.when(moment(text).isNull(), F.lit("a time that cannot be read"))
 
 
 def _of_queen(name: str, schema: T.StructType) -> Stream:
@@ -166,6 +169,12 @@ def judged(records: DataFrame, names: Collection[str]) -> DataFrame:
 def parsed(records: DataFrame, stream: str) -> DataFrame:
     """The records of one stream with `record`, a struct of the stream's fields."""
     return records.where(F.col("stream") == stream).withColumn(_RECORD, F.from_json("raw", STREAMS[stream].schema))
+
+
+def moment(text: str | Column) -> Column:
+    """A time that stands as text in a record, in a column or in the one of this name; null if it is none."""
+    column = F.col(text) if isinstance(text, str) else text
+    return F.when(column.rlike(TIME), F.try_to_timestamp(column))
 
 
 def _column(stream: Stream) -> str:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from queueyard.pipeline.gold.spans import is_exact, moment, percentiles_us, pick_s, seconds, span_us
+from queueyard.pipeline.gold.spans import is_exact, percentiles_us, pick_s, seconds, span_us
 from queueyard.pipeline.schemas import AGENTS
+from queueyard.pipeline.streams import moment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

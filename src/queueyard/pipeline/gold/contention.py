@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from queueyard.pipeline.gold.agents import owner
-from queueyard.pipeline.gold.spans import moment, seconds, span_us
+from queueyard.pipeline.gold.spans import seconds, span_us
 from queueyard.pipeline.schemas import CONTENTION
+from queueyard.pipeline.streams import moment
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from queueyard.pipeline.gold.contention import LONGEST_HOLD_DAYS
-from queueyard.pipeline.gold.spans import may_reach, moment
+from queueyard.pipeline.gold.spans import may_reach
+from queueyard.pipeline.moments import LAST
 from queueyard.pipeline.schemas import ATTEMPT_KEY, RECORD_KEY, RESERVATION
 from queueyard.pipeline.silver import folding
+from queueyard.pipeline.streams import moment
 from queueyard.pipeline.tables import is_near
 
 if TYPE_CHECKING:
@@ -58,7 +60,9 @@ def _of_attempts(house: Warehouse, after: int) -> set[str]:
 def _of_reservations(house: Warehouse, after: int) -> set[str]:
     """The days on which a changed reservation may have been waited for, or may have waited."""
     parts = house.reservations.touched(RECORD_KEY, after)
-    latest = F.max(moment("created_at")) + F.make_dt_interval(F.lit(LONGEST_HOLD_DAYS))
+    latest = F.least(
+        F.max(moment("created_at")) + F.make_dt_interval(F.lit(LONGEST_HOLD_DAYS)), F.lit(LAST).cast("timestamp")
+    )
     held = parts.groupBy(*RECORD_KEY).agg(
         F.to_date(F.min(moment("created_at"))).alias("first"),
         F.to_date(F.least(F.max(F.greatest(moment("expires_at"), moment("released_at"))), latest)).alias("last"),

@@ -22,11 +22,6 @@ EXACT_BELOW = ACCURACY // 2
 _US_PER_S = 1_000_000
 
 
-def moment(name: str) -> Column:
-    """A time that stands as text in a record; null if it cannot be read."""
-    return F.try_to_timestamp(F.col(name))
-
-
 def may_reach(day: Column, *times: str) -> Column:
     """Whether one of these texts may mean a time on the day or behind it; false of most others, and read fast."""
     # A text begins with its date, which is that of UTC or the one beside it, unless the year has other than four digits

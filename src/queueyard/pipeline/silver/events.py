@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from queueyard.kernel.events import Kind, System
 from queueyard.pipeline.schemas import EVENT, EVENTS
 from queueyard.pipeline.silver.ulids import event_id
-from queueyard.pipeline.streams import JOURNALS, parsed
+from queueyard.pipeline.streams import ENTRY_ID, JOURNALS, moment, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +41,7 @@ def of_journal(lines: DataFrame, stream: str) -> DataFrame:
     return (
         parsed(lines, stream)
         .select("record.*")
-        .withColumn("at", F.try_to_timestamp("at"))
+        .withColumn("at", moment("at"))
         .withColumn("attempt", F.coalesce("attempt", F.lit(1)))
         .select(*_NAMES)
     )
@@ -50,7 +50,7 @@ def of_journal(lines: DataFrame, stream: str) -> DataFrame:
 def of_entries(lines: DataFrame) -> DataFrame:
     """Entries of panqueue's streams; the file of a line is the id of its queue."""
     entries = parsed(lines, "panqueue.events").select("place", "file", "record.*")
-    at = F.timestamp_millis(F.substring_index("id", "-", 1).cast("long"))
+    at = F.timestamp_millis(F.regexp_extract("id", ENTRY_ID, 1).try_cast("long"))
     columns = {
         "at": at,
         "system": F.lit(str(System.PANQUEUE)),
@@ -98,9 +98,10 @@ def union(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def distinct(events: DataFrame, *, batch: int) -> DataFrame:
-    """Rows of the table `events`: each event once."""
+    """Rows of the table `events`: each event once, and none without a time, which older versions let into bronze."""
     return (
-        events.dropDuplicates(["id"])
+        events.where(F.col("at").isNotNull())
+        .dropDuplicates(["id"])
         .withColumn("day", F.to_date("at"))
         .withColumn("batch", F.lit(batch).cast("long"))
         .select(*EVENTS.schema.fieldNames())
@@ -119,7 +120,7 @@ def unknown_ones(events: DataFrame, known: DataFrame) -> DataFrame:
 
 def _of_op(*, at: str, kind: Column, data: Column) -> dict[str, Column]:
     return {
-        "at": F.try_to_timestamp(F.col(at)),
+        "at": moment(at),
         "system": F.lit(str(System.OPS)),
         "source": F.col("place"),
         "queue": F.col("space"),

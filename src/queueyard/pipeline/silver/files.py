@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from queueyard.ops.records import FeedOp
 from queueyard.pipeline.schemas import FILE_VERSIONS, FILES
-from queueyard.pipeline.streams import parsed
+from queueyard.pipeline.streams import moment, parsed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ def versions_of(lines: DataFrame) -> DataFrame:
             F.coalesce("size", F.lit(0)).alias("bytes"),
             F.col("requestId").alias("request"),
             F.coalesce("clientId", "userId").alias("actor"),
-            F.try_to_timestamp("acceptedAt").alias("at"),
+            moment("acceptedAt").alias("at"),
             "batch",
         )
         .select(*FILE_VERSIONS.schema.fieldNames())

@@ -13,8 +13,10 @@ from pyspark.sql import functions as F
 
 from queueyard.kernel.events import Kind, System
 from queueyard.pipeline import schemas
+from queueyard.pipeline.moments import LAST
 from queueyard.pipeline.schemas import EVENT
 from queueyard.pipeline.silver.ulids import event_id
+from queueyard.pipeline.streams import moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +67,7 @@ def reservation_events(rows: DataFrame, before: DataFrame) -> DataFrame:
     data = F.to_json(F.struct("pattern", F.coalesce("exclusive", F.lit(True)).alias("exclusive"), "expires_at"))
     common = {"group": F.col("issue_id"), "actor": _owner(), "reason": F.col("reason"), "data": data}
     is_open = ~F.coalesce(F.col("status").isin(*_RESERVATION_ENDS), F.lit(False))
-    is_later = F.try_to_timestamp("expires_at") > F.try_to_timestamp("before.expires_at")
+    is_later = moment("expires_at") > moment("before.expires_at")
     told = [
         _change(F.col("is_first"), Kind.STARTED, "created_at", "reserved", **common),
         _change(
@@ -124,7 +126,7 @@ def _change(happened: Column, kind: Kind, when: str | Column, change: str | Colu
 
 def _events(steps: DataFrame, told: Sequence[Column], *, queue: str) -> DataFrame:
     changes = steps.select("source", F.col("id").alias("item"), F.explode(F.array_compact(F.array(*told))).alias("one"))
-    at = F.coalesce(F.try_to_timestamp("when"), _time_of_ulid(F.col("item")), F.timestamp_seconds(F.lit(0)))
+    at = F.coalesce(moment("when"), _time_of_ulid(F.col("item")), F.timestamp_seconds(F.lit(0)))
     flat = changes.select("source", "item", "one.*").withColumn("at", at).withColumn("queue", F.lit(queue))
     identifier = event_id(
         F.col("at"),
@@ -143,14 +145,13 @@ def _events(steps: DataFrame, told: Sequence[Column], *, queue: str) -> DataFram
 
 
 def _time_of_ulid(identifier: Column) -> Column:
-    """When an id of ours was made; null for a foreign id."""
+    """When an id of ours was made; null for a foreign id, and for one of a year that no date has."""
     digits = F.upper(F.substring_index(identifier, "-", -1))
     as_conv = F.translate(
         F.substring(digits, 1, 10), "0123456789ABCDEFGHJKMNPQRSTVWXYZ", "0123456789ABCDEFGHIJKLMNOPQRSTUV"
     )
-    return F.when(
-        digits.rlike("^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), F.timestamp_millis(F.conv(as_conv, 32, 10).cast("long"))
-    )
+    made_at = F.timestamp_millis(F.conv(as_conv, 32, 10).try_cast("long"))
+    return F.when(digits.rlike("^[0-7][0-9A-HJKMNP-TV-Z]{25}$") & (made_at <= F.lit(LAST).cast("timestamp")), made_at)
 
 
 def _turned(name: str) -> Column:

@@ -15,9 +15,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pyspark.sql import functions as F
 
 from queueyard.kernel.events import Kind, System
+from queueyard.pipeline.moments import FIRST, LAST
 from queueyard.pipeline.schemas import EVENT
 from queueyard.pipeline.silver.ulids import event_id
-from queueyard.pipeline.streams import parsed
+from queueyard.pipeline.streams import moment, parsed
 from queueyard.runforge.events import QUEUE
 from queueyard.runforge.records import ENDED
 
@@ -39,7 +40,7 @@ def of_snapshots(lines: DataFrame, *, zone: str) -> DataFrame:
     told = changes.select("place", "job", "change.*").where("kind IS NOT NULL AND at_text IS NOT NULL")
     in_journal = parsed(lines, "runforge.events").select(F.col("record.id").alias("id"))
     return (
-        _as_events(told.withColumn("at", _moment(F.col("at_text"), zone)).where("at IS NOT NULL"))
+        _as_events(told.withColumn("at", _moment(F.col("at_text"), zone)).where(_is_dated()))
         .dropDuplicates(["id"])
         .join(in_journal, on="id", how="left_anti")
         .select(*EVENT.fieldNames())
@@ -93,9 +94,14 @@ def _change(kind: Column, at_text: Column, change: Column, reason: Column | None
 
 
 def _moment(text: Column, zone: str) -> Column:
-    plain = F.try_to_timestamp(text)
-    moment: Column = F.when(text.rlike(_NAMES_A_ZONE), plain).otherwise(F.to_utc_timestamp(plain, zone))
-    return moment
+    plain = moment(text)
+    found: Column = F.when(text.rlike(_NAMES_A_ZONE), plain).otherwise(F.to_utc_timestamp(plain, zone))
+    return found
+
+
+def _is_dated() -> Column:
+    """A local time of the first or the last day of all years may lie out of them in UTC."""
+    return F.col("at").between(F.lit(FIRST).cast("timestamp"), F.lit(LAST).cast("timestamp"))
 
 
 def _as_events(told: DataFrame) -> DataFrame:
