@@ -65,6 +65,15 @@ def test_an_attempt_that_ends_before_it_begins_is_left_out(spark: SparkSession) 
     assert_rows(found, DURATIONS, _row("wait", "queue", (0,)), _row("run", "queue", (1,)))
 
 
+def test_any_number_of_years_has_a_mean(spark: SparkSession) -> None:
+    first, last = at("0:00", day=date(2, 1, 1)), at("0:00", day=date(9999, 12, 31))
+    known = attempts(spark, *[{"queued_at": first, "started_at": last}] * 40)
+
+    found = durations(attempts=known).where("scope = 'queue'")
+
+    assert_rows(found, DURATIONS, _row("wait", "queue", ((last - first).total_seconds(),) * 40))
+
+
 @pytest.mark.parametrize("size", [EXACT_BELOW - 1, 20 * EXACT_BELOW])
 def test_percentiles_are_exact_for_few_values_and_as_near_as_promised_for_many(spark: SparkSession, size: int) -> None:
     # Multiples of a number without a common factor: every rank once, in no order.

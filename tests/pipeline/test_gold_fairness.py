@@ -101,3 +101,13 @@ def test_squares_of_long_run_times_do_not_overflow(spark: SparkSession) -> None:
     rows = fairness(attempts=known).where("grain = 'hour'").collect()
 
     assert [(row["groups"], row["jain_run"]) for row in rows] == [(3, 1.0)]
+
+
+def test_run_times_whose_squares_no_number_holds_have_no_index(spark: SparkSession) -> None:
+    first, last = at("9:00", day=date(2, 1, 1)), at("9:00", day=date(9999, 12, 31))
+    known = attempts(spark, *[{"group": "a", "started_at": first, "finished_at": last}] * 40)
+
+    rows = fairness(attempts=known).where("grain = 'hour'").collect()
+
+    run_s = 40 * (last - first).total_seconds()
+    assert [(row["run_s"], row["jain_services"], row["jain_run"]) for row in rows] == [(run_s, 1.0, None)]

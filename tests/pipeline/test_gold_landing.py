@@ -45,6 +45,16 @@ def test_the_time_from_push_to_trunk_and_what_checks_were_worth(spark: SparkSess
     )
 
 
+def test_any_number_of_lost_milliseconds_adds_up(spark: SparkSession) -> None:
+    most = 2**63 - 1
+    told = events(spark, *[_told("9:00", item, "released", duration_ms=most) for item in "123"])
+
+    found = landing(events=told)
+
+    wasted = {"checks": 3, "wasted_checks": 3, "wasted_s": 3 * most / 1000, "wasted_share": 1.0}
+    assert_rows(found, LANDING, _TRUNK | _NONE | {"day": DAY} | wasted)
+
+
 def test_a_change_counts_on_the_day_on_which_it_lands(spark: SparkSession) -> None:
     tomorrow = date(2026, 1, 6)
     told = events(

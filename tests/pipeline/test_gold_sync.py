@@ -62,6 +62,23 @@ def test_where_the_server_tells_each_op_its_word_goes_before_the_clients(spark: 
     assert_rows(found, SYNC, _SPACE | _NONE | {"day": DAY} | lag | counts)
 
 
+def test_more_than_a_long_holds_is_the_most_that_it_holds(spark: SparkSession) -> None:
+    most = 2**63 - 1
+    told = events(
+        spark,
+        _told("9:00", "r1:1", "succeeded", applied=most, conflict=most, rejected=0),
+        _told("9:01", "r1:2", "succeeded", applied=most, conflict=most, rejected=0),
+    )
+    one = _SPACE | {"version": 1, "bytes": most, "at": at("9:00")}
+    versions = view(spark, FILE_VERSIONS, one | {"file": "f1", "seq": 1}, one | {"file": "f2", "seq": 2})
+
+    found = sync(events=told, file_versions=versions)
+
+    counts = {"batches": 2, "applied": most, "conflicts": most, "conflict_rate": 0.5}
+    changed = {"versions": 2, "files_changed": 2, "bytes": most}
+    assert_rows(found, SYNC, _SPACE | _NONE | {"day": DAY} | counts | changed)
+
+
 def test_files_and_bytes_count_on_the_day_of_the_change(spark: SparkSession) -> None:
     tomorrow = date(2026, 1, 6)
     versions = view(

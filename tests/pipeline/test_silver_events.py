@@ -78,6 +78,15 @@ def test_an_entry_of_a_stream_has_the_id_that_panqueue_gives_it(spark: SparkSess
     assert _told(found) == [_expected(event)]
 
 
+def test_an_entry_whose_id_is_no_time_has_none(spark: SparkSession) -> None:
+    ids = ("99999999999999999999-0", "253402300800000-0", "1767605400123-4")
+    entries = lines(spark, "panqueue.events", *[{"id": one, "kind": "queued", "item": "1"} for one in ids])
+
+    found = events.distinct(events.of_entries(entries), batch=0)
+
+    assert [str(row["day"]) for row in found.collect()] == ["2026-01-05"]
+
+
 def test_a_change_of_the_feed_has_the_id_that_ops_gives_it(spark: SparkSession) -> None:
     change = msgspec.convert(_CHANGE, Change)
 

@@ -80,6 +80,28 @@ def test_messages_and_reservations_are_not_tried(spark: SparkSession) -> None:
     assert [row["queue"] for row in found.collect()] == ["assignments"]
 
 
+def test_a_length_that_is_no_whole_number_is_not_known(spark: SparkSession) -> None:
+    wrong = ('{"duration_ms": 12.5}', '{"duration_ms": "fast"}', '{"duration_ms": 1e30}', None)
+    ends = [
+        {"id": str(number), "kind": "released", "at": at("9:00"), "attempt": number, "system": "jjq", "data": data}
+        for number, data in enumerate(wrong, start=1)
+    ]
+
+    found = attempts.view(attempts.of_events(_events(spark, *ends)))
+
+    assert [(row["duration_ms"], row["wasted_ms"]) for row in found.collect()] == [(None, 0)] * 4
+
+
+def test_more_waste_than_a_long_holds_is_the_most_that_it_holds(spark: SparkSession) -> None:
+    most = 2**63 - 1
+    thrown_away = {"kind": "released", "at": at("9:00"), "system": "jjq", "data": f'{{"duration_ms": {most}}}'}
+    told = [_events(spark, {"id": str(number), **thrown_away}) for number in range(3)]
+
+    parts = attempts.of_events(told[0].unionByName(told[1])).unionByName(attempts.of_events(told[2]))
+
+    assert [row["wasted_ms"] for row in attempts.view(parts).collect()] == [most]
+
+
 def test_a_file_is_its_newest_version(spark: SparkSession) -> None:
     common = {
         "space": "docs",

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from queueyard.pipeline.gold.spans import is_exact, percentiles_us, pick_s, seconds, span_us
 from queueyard.pipeline.schemas import AGENTS
+from queueyard.pipeline.silver.sums import exact_sum
 from queueyard.pipeline.streams import moment
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _work(assignments: DataFrame) -> DataFrame:
             F.count_if(F.col("status") == "active").alias("open_assignments"),
             F.count_if(F.col("status") == "completed").alias("completed"),
             F.count("idle_us").alias("idle_gaps"),
-            F.sum("idle_us").alias("idle_us"),
+            exact_sum("idle_us").alias("idle_us"),
         )
     )
 

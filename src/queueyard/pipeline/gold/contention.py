@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from queueyard.pipeline.gold.agents import owner
 from queueyard.pipeline.gold.spans import seconds, span_us
 from queueyard.pipeline.schemas import CONTENTION
+from queueyard.pipeline.silver.sums import exact_sum
 from queueyard.pipeline.streams import moment
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def contention(*, reservations: DataFrame) -> DataFrame:
         .agg(
             F.count("*").alias("overlaps"),
             F.count_if("is_blocking").alias("blocking_overlaps"),
-            seconds(F.sum("span_us")).alias("overlap_s"),
+            seconds(exact_sum("span_us")).alias("overlap_s"),
         )
         .select(*CONTENTION.schema.fieldNames())
     )

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from queueyard.pipeline.gold.spans import seconds, span_us
 from queueyard.pipeline.schemas import FAIRNESS
+from queueyard.pipeline.silver.sums import exact_sum
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -50,7 +51,7 @@ def _served(grouped: DataFrame) -> DataFrame:
     return (
         grouped.where(F.col("started_at").isNotNull())
         .groupBy(*_QUEUE, "group", F.date_trunc("hour", "started_at").alias("hour_at"))
-        .agg(F.count("*").alias("services"), F.coalesce(F.sum("span_us"), F.lit(0)).alias("run_us"))
+        .agg(F.count("*").alias("services"), F.coalesce(exact_sum("span_us"), F.lit(0)).alias("run_us"))
     )
 
 
@@ -75,7 +76,7 @@ def _waiting(grouped: DataFrame) -> DataFrame:
         "group",
         F.explode(hours).alias("hour_at"),
         F.lit(0).cast("long").alias("services"),
-        F.lit(0).cast("long").alias("run_us"),
+        F.lit(0).cast("decimal(38,0)").alias("run_us"),
     )
 
 
@@ -86,7 +87,7 @@ def _per_window_and_group(hours: DataFrame) -> DataFrame:
     return (
         hours.select("*", F.inline(F.array(*grains)))
         .groupBy("grain", "bucket_at", *_QUEUE, "group")
-        .agg(F.sum("services").alias("services"), F.sum("run_us").alias("run_us"))
+        .agg(F.sum("services").alias("services"), exact_sum("run_us").alias("run_us"))
     )
 
 
@@ -96,15 +97,17 @@ def _per_window(groups: DataFrame) -> DataFrame:
         jain("services").alias("jain_services"),
         jain("run_us").alias("jain_run"),
         F.sum("services").alias("services"),
-        seconds(F.sum("run_us")).alias("run_s"),
+        seconds(exact_sum("run_us")).alias("run_s"),
     )
 
 
 def jain(name: str) -> Column:
     """(sum of x)^2 / (n * sum of x^2): 1 if all got the same, 1/n if one got everything; null if nobody got anything.
 
-    Sums are decimals: exact, and the same in any order of rows. The division may come out a hair above 1.
+    Sums are decimals: exact, and the same in any order of rows. The division may come out a hair above 1. Where the
+    squares are too great for a decimal, as of thirty thousand years of running, there is no index.
     """
-    share = F.col(name).cast("decimal(18,0)")
-    total, squares = F.sum(share).cast("double"), F.sum(share * share).cast("double")
-    return F.when(squares > 0, F.least(F.lit(1.0), total * total / (F.count("*") * squares)))
+    share = F.col(name).try_cast("decimal(18,0)")
+    total, squares = F.sum(share).cast("double"), F.try_sum(share * share).cast("double")
+    is_known = (F.count(share) == F.count("*")) & (squares > 0)
+    return F.when(is_known, F.least(F.lit(1.0), total * total / (F.count("*") * squares)))

@@ -10,6 +10,7 @@ from queueyard.kernel.events import Kind, System
 from queueyard.pipeline.gold.kinds import is_kind, is_of, number, share
 from queueyard.pipeline.gold.spans import is_exact, max_s, mean_s, percentiles_us, pick_s, span_us
 from queueyard.pipeline.schemas import LANDING
+from queueyard.pipeline.silver.sums import exact_sum
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,7 +29,7 @@ def landing(*, events: DataFrame) -> DataFrame:
         .groupBy(*_TRUNK, "day")
         .agg(
             *[F.sum(name).alias(name) for name in _TOLD],
-            F.sum("wasted_ms").alias("wasted_ms"),
+            exact_sum("wasted_ms").alias("wasted_ms"),
             F.count("span_us").alias("timed"),
             mean_s("span_us").alias("land_mean_s"),
             max_s("span_us").alias("land_max_s"),

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from queueyard.pipeline.silver.sums import exact_sum
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -42,7 +44,7 @@ def seconds(span: Column) -> Column:
 
 
 def mean_s(span: str) -> Column:
-    return F.sum(span).cast("double") / F.count(span) / F.lit(float(_US_PER_S))
+    return exact_sum(span).cast("double") / F.count(span) / F.lit(float(_US_PER_S))
 
 
 def max_s(span: str) -> Column:

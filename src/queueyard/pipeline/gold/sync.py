@@ -10,9 +10,10 @@ from queueyard.kernel.events import Kind, System
 from queueyard.pipeline.gold.kinds import is_kind, is_of, is_single_op, number, share, whole_items
 from queueyard.pipeline.gold.spans import is_exact, max_s, mean_s, percentiles_us, pick_s, span_us
 from queueyard.pipeline.schemas import SYNC
+from queueyard.pipeline.silver.sums import long_sum
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _KEYS = ("source", "space", "day")
 _SHARES = (0.5, 0.95)
@@ -37,7 +38,7 @@ def sync(*, events: DataFrame, file_versions: DataFrame) -> DataFrame:
         .withColumns({name: F.coalesce(name, F.lit(0)) for name in _COUNTS})
         .withColumns(
             {
-                "conflict_rate": share(F.col("conflicts"), F.col("applied") + F.col("conflicts") + F.col("rejected")),
+                "conflict_rate": share(F.col("conflicts"), _judged()),
                 "lag_p50_s": pick_s("sketch", 0),
                 "lag_p95_s": pick_s("sketch", 1),
                 "is_exact": F.coalesce("is_exact", F.lit(True)),
@@ -74,7 +75,7 @@ def _batches(told: DataFrame) -> DataFrame:
             max_s("span_us").alias("lag_max_s"),
             percentiles_us("span_us", _SHARES).alias("sketch"),
             is_exact("span_us").alias("is_exact"),
-            *[F.sum(f"client_{name}").alias(f"client_{name}") for name in _ANSWERS],
+            *[long_sum(f"client_{name}").alias(f"client_{name}") for name in _ANSWERS],
         )
     )
 
@@ -87,9 +88,15 @@ def _ops(told: DataFrame) -> DataFrame:
     )
 
 
+def _judged() -> Column:
+    # Added up as doubles: what clients tell may be any number.
+    applied, conflicts, rejected = [F.col(name).cast("double") for name in _ANSWERS]
+    return applied + conflicts + rejected
+
+
 def _files(file_versions: DataFrame) -> DataFrame:
     return file_versions.groupBy("source", "space", F.to_date("at").alias("day")).agg(
         F.count("*").alias("versions"),
         F.count_distinct("file").alias("files_changed"),
-        F.sum("bytes").alias("bytes"),
+        long_sum("bytes").alias("bytes"),
     )

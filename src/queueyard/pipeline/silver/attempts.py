@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from queueyard.kernel.events import Kind, System
 from queueyard.pipeline.schemas import ATTEMPT_KEY, ATTEMPTS, ITEM_KEY
+from queueyard.pipeline.silver.sums import long_sum
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,7 +54,7 @@ def merged(parts: DataFrame) -> DataFrame:
             F.min_by("superseded_reason", "superseded_at").alias("superseded_reason"),
             F.sum("stalls").alias("stalls"),
             _of_the_end("duration_ms"),
-            F.sum("wasted_ms").alias("wasted_ms"),
+            long_sum("wasted_ms").alias("wasted_ms"),
             F.max("batch").alias("batch"),
         )
         .select(*_NAMES)
@@ -77,7 +78,7 @@ def view(parts: DataFrame) -> DataFrame:
 def _told_of_itself() -> list[Column]:
     kind = F.col("kind")
     ended = kind.isin(*_ENDED)
-    duration_ms = F.get_json_object("data", "$.duration_ms").cast("long")
+    duration_ms = F.get_json_object("data", "$.duration_ms").try_cast("long")
     is_wasted = (F.col("system") == str(System.JJQ)) & (kind == str(Kind.RELEASED))
     return [
         F.col("group"),
@@ -93,7 +94,7 @@ def _told_of_itself() -> list[Column]:
         F.lit(None).cast("string").alias("superseded_reason"),
         F.when(kind == str(Kind.STALLED), 1).otherwise(0).cast("long").alias("stalls"),
         F.when(ended, duration_ms).alias("duration_ms"),
-        F.when(is_wasted, duration_ms).otherwise(0).cast("long").alias("wasted_ms"),
+        F.when(is_wasted, F.coalesce(duration_ms, F.lit(0))).otherwise(0).cast("long").alias("wasted_ms"),
     ]
 
 
