@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipeline.frames import DAY, at, text
@@ -181,6 +182,15 @@ def test_each_rule_is_broken_by_its_row_and_by_no_other(spark: SparkSession) -> 
     found = {(row["table"], row["rule"], row["key"]) for row in reduce(DataFrame.union, looks).collect()}
 
     assert found == {(table, name, name) for table, rules in _BAD.items() for name in rules}
+
+
+def test_an_event_without_an_id_is_none_with_a_ulid(spark: SparkSession) -> None:
+    good = _cases(spark, "silver/events").where("case = 'good'")
+    rules = [rule for rule in RULES if rule.table == "silver/events"]
+
+    found = broken(good.withColumn("id", F.lit(None).cast("string")), rules, key=("case",), is_whole=False)
+
+    assert [row["rule"] for row in found.collect()] == ["id_is_a_ulid"]
 
 
 def test_what_is_broken_is_kept_with_its_batch_and_told_by_status(spark: SparkSession, tmp_path: Path) -> None:

@@ -176,6 +176,24 @@ class TestTheEventsOfAQueueFile:
             ("job_1", "2026-01-01 08:00:00", "queued", None, None),
         ]
 
+    def test_a_job_that_names_no_attempt_is_in_its_first_and_one_without_an_id_is_none(
+        self, spark: SparkSession, yard: Yard
+    ) -> None:
+        yard.write_queue({}, {"state": "failed", "finished_at": "2026-02-01T16:00:00"})
+        named = of_snapshots(lines_of(spark, yard, with_journal=False), zone=FAR).orderBy("id").collect()
+        yard.write_queue(
+            {"attempt": None},
+            {"attempt": None, "state": "failed", "finished_at": "2026-02-01T16:00:00"},
+            {"job_id": None},
+            {"attempt": -(2**31)},
+        )
+
+        found = of_snapshots(lines_of(spark, yard, with_journal=False), zone=FAR).orderBy("id").collect()
+
+        assert [(row["item"], row["kind"]) for row in found].count(("job_1", "failed")) == 1
+        assert len(found) == 3
+        assert found == named
+
     def test_a_queue_file_is_sound_and_something_else_is_not(self, spark: SparkSession, yard: Yard) -> None:
         yard.write_queue({"run_id": "a"})
         sound = lines_of(spark, yard, with_journal=False)

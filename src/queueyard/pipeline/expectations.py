@@ -65,7 +65,7 @@ _FAR_PAST = "timestamp'2000-01-01 00:00:00'"
 _SILVER = (
     *_rules(
         "silver/events",
-        id_is_a_ulid=("id RLIKE '^[0-7][0-9A-HJKMNP-TV-Z]{25}$'", "The id of the event is no ULID."),
+        id_is_a_ulid=("coalesce(id RLIKE '^[0-7][0-9A-HJKMNP-TV-Z]{25}$', false)", "The id of the event is no ULID."),
         known_kind=(_one_of("kind", Kind), "The kind of the event is not in the vocabulary."),
         known_system=(_one_of("system", System), "The event belongs to none of the five systems."),
         attempt_counts_from_one=("attempt >= 1", "The number of the attempt is below 1."),

@@ -36,7 +36,9 @@ def of_snapshots(lines: DataFrame, *, zone: str) -> DataFrame:
     """Queued, started and ended jobs; `zone` is the time zone of times that name none."""
     queues = parsed(lines, "runforge.queue").select("place", F.col("record.jobs").alias("jobs"))
     jobs = queues.select("place", F.explode("jobs").alias("job"), F.expr(_IS_NEXT_OF_ANOTHER).alias("is_next"))
-    changes = jobs.select("place", "job", F.explode(F.array(*_changes())).alias("change"))
+    changes = jobs.where("job.job_id IS NOT NULL").select(
+        "place", "job", F.explode(F.array(*_changes())).alias("change")
+    )
     told = changes.select("place", "job", "change.*").where("kind IS NOT NULL AND at_text IS NOT NULL")
     in_journal = parsed(lines, "runforge.events").select(F.col("record.id").alias("id"))
     return (
@@ -66,22 +68,24 @@ def _is_known(name: str) -> bool:
 #: id and has a higher attempt too, but when that happened is not in the file.
 _IS_NEXT_OF_ANOTHER = """
     exists(jobs, other -> other.run_id = job.run_id AND other.job_id != job.job_id AND other.state = 'failed'
-        AND other.attempt = job.attempt - 1)
+        AND coalesce(other.attempt, 1) = coalesce(job.attempt, 1) - 1L)
 """
 
 
 def _changes() -> list[Column]:
-    attempt = F.col("job.attempt").cast("string")
+    attempt = _attempt().cast("string")
     state = F.col("job.state")
-    queued = F.when(F.coalesce(F.col("job.attempt"), F.lit(1)) == 1, str(Kind.QUEUED)).when(
-        F.col("is_next"), str(Kind.RETRIED)
-    )
+    queued = F.when(_attempt() == 1, str(Kind.QUEUED)).when(F.col("is_next"), str(Kind.RETRIED))
     return [
         _change(queued, F.col("job.created_at"), attempt),
         _change(F.lit(str(Kind.STARTED)), F.col("job.started_at"), F.concat_ws(" ", attempt, F.col("job.started_at"))),
         # The states that end a job are called as the kinds that tell of it.
         _change(F.when(state.isin(*_ENDED), state), F.col("job.finished_at"), attempt, F.col("job.error")),
     ]
+
+
+def _attempt() -> Column:
+    return F.coalesce("job.attempt", F.lit(1))
 
 
 def _change(kind: Column, at_text: Column, change: Column, reason: Column | None = None) -> Column:
@@ -113,7 +117,7 @@ def _as_events(told: DataFrame) -> DataFrame:
         "queue": F.lit(QUEUE),
         "item": F.col("job.job_id"),
         "kind": F.col("kind"),
-        "attempt": F.coalesce(F.col("job.attempt"), F.lit(1)),
+        "attempt": _attempt(),
         "group": F.col("job.group_id"),
         "actor": F.lit(None).cast("string"),
         "reason": F.col("reason"),
