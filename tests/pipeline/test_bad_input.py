@@ -84,6 +84,20 @@ def test_records_of_a_wrong_shape_are_told_from_sound_ones(spark: SparkSession) 
     assert found == {**wrong, json.dumps(_EVENT): None, newer: None}
 
 
+def test_only_queen_may_have_notes_of_a_migration(spark: SparkSession) -> None:
+    note = {"_migration": {"from": 1, "to": 2}}
+    streams = ["queen.messages", "ops.changes", "jjq.events"]
+    notes = [lines(spark, stream, note) for stream in streams]
+
+    found = judged(notes[0].unionByName(notes[1]).unionByName(notes[2]), streams).collect()
+
+    assert {row["stream"]: row["reason"] for row in found} == {
+        "queen.messages": None,
+        "ops.changes": "no seq",
+        "jjq.events": "no id",
+    }
+
+
 def test_entries_of_redis_whose_time_no_date_has_are_refused(spark: SparkSession) -> None:
     ids = {
         "1767605400123-4": None,

@@ -40,6 +40,8 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     fault: Callable[[Column], Column]
     #: whether an id that is a number is none: Spark reads it as a text where a text is wanted
     has_text_id: bool = False
+    #: whether other tools leave notes about their own format among the records
+    has_notes: bool = False
     #: fields that hold any JSON, which Spark reads as a text
     texts: tuple[str, ...] = ()
 
@@ -96,7 +98,7 @@ def _time_fault(text: Column) -> Column:
 
 
 def _of_queen(name: str, schema: T.StructType) -> Stream:
-    return Stream(name=name, schema=schema, asks=("id",), fault=_needs("id"), has_text_id=True)
+    return Stream(name=name, schema=schema, asks=("id",), fault=_needs("id"), has_text_id=True, has_notes=True)
 
 
 def _journal(name: str) -> Stream:
@@ -156,8 +158,9 @@ def judged(records: DataFrame, names: Collection[str]) -> DataFrame:
     read = {_column(one): F.when(_is_left(one, shapes), _readable(one)) for one in streams}
     known = [F.when(F.col("stream") == one.name, _fault_of(one, shapes)) for one in streams]
     unknown = F.when(~F.col("stream").isin(*STREAMS), F.lit("unknown stream"))
-    # A note that another tool left about its own format is no record, and no fault either.
-    is_note = F.get_json_object("raw", "$._migration").isNotNull()
+    # Such a note is no record, and no fault either.
+    noted = [one.name for one in STREAMS.values() if one.has_notes]
+    is_note = F.col("stream").isin(*noted) & F.get_json_object("raw", "$._migration").isNotNull()
     return (
         records.withColumns(read)
         .withColumn("reason", F.coalesce(*known, unknown))
