@@ -182,7 +182,8 @@ def _item(key: ItemKey, told: list[Event]) -> Row:
 def attempts(told: Iterable[Event]) -> dict[AttemptKey, Row]:
     """One row per attempt that was asked for, begun or ended.
 
-    An attempt that has begun and has no end of its own has failed when the next one was asked for by `retried`.
+    One that was handed back and started again has not ended. An attempt that has begun and has no end of its own has
+    failed when the next one was asked for by `retried`.
     """
     by_attempt = _by((event for event in told if _is_tried(event)), lambda event: (*item_key(event), event.attempt))
     rows = {}
@@ -202,12 +203,12 @@ def _attempt(key: AttemptKey, own: list[Event], retried_next: list[Event]) -> Ro
     asked = [event for event in own if event.kind in ASKS]
     started = [event for event in own if event.kind is Kind.STARTED]
     ended = [event for event in own if event.kind in ENDS]
-    groups = [event.group for event in own if event.group is not None]
-    end = ended[-1] if ended else None
+    groups = [event.group for event in (*own, *retried_next) if event.group is not None]
+    end = ended[-1] if ended and not _is_started_again(ended[-1], started) else None
     row = {
         **_named(key[:4]),
         "attempt": key[4],
-        "group": groups[-1] if groups else None,
+        "group": max(groups, default=None),
         "actor": (ended or started or asked or own)[-1].actor,
         "queued_at": at(asked[0]) if asked else None,
         "started_at": at(started[-1]) if started else None,
@@ -219,9 +220,15 @@ def _attempt(key: AttemptKey, own: list[Event], retried_next: list[Event]) -> Ro
         "wasted_ms": sum(_wasted_ms(event) for event in own),
     }
     if end is None and started and retried_next:
-        successor = min(retried_next, key=order)
+        successor = min(retried_next, key=lambda event: (at(event), event.reason is not None, event.reason or ""))
         row |= {"finished_at": at(successor), "outcome": str(Kind.FAILED), "reason": successor.reason}
     return row
+
+
+def _is_started_again(end: Event, started: list[Event]) -> bool:
+    """An assignment of queen is never: there, such times come from two clocks."""
+    is_before = end.kind is Kind.RELEASED and any(at(event) > at(end) for event in started)
+    return is_before and end.system is not System.QUEEN
 
 
 def _wasted_ms(event: Event) -> int:

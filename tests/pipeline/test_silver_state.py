@@ -80,6 +80,47 @@ def test_messages_and_reservations_are_not_tried(spark: SparkSession) -> None:
     assert [row["queue"] for row in found.collect()] == ["assignments"]
 
 
+def test_an_attempt_that_was_handed_back_and_started_again_has_not_ended(spark: SparkSession) -> None:
+    story = (
+        {"id": "1", "kind": "started", "at": at("9:00")},
+        {"id": "2", "kind": "released", "at": at("9:10"), "reason": "the daemon stops", "data": '{"duration_ms": 7}'},
+        {"id": "3", "kind": "started", "at": at("9:20")},
+    )
+    retried = {"id": "4", "kind": "retried", "at": at("9:30"), "attempt": 2, "reason": "boom"}
+
+    running = attempts.view(attempts.of_events(_events(spark, *story)))
+    superseded = attempts.view(attempts.of_events(_events(spark, *story, retried))).where("attempt = 1")
+
+    assert _tries(running) == [(None, at("9:20"), None, None, None, 0, None)]
+    assert _tries(superseded) == [(None, at("9:20"), at("9:30"), "failed", "boom", 0, None)]
+
+
+def test_an_assignment_that_was_released_has_ended_whatever_the_clocks_say(spark: SparkSession) -> None:
+    whose = {"system": "queen", "source": "repo", "queue": "assignments"}
+    told = _events(
+        spark,
+        {"id": "1", "kind": "started", "at": at("9:10"), **whose},
+        {"id": "2", "kind": "released", "at": at("9:00"), **whose},
+    )
+
+    found = attempts.view(attempts.of_events(told))
+
+    assert _tries(found) == [(None, at("9:10"), at("9:00"), "released", None, 0, None)]
+
+
+def test_of_two_that_ask_for_the_next_attempt_at_once_the_same_one_gives_the_reason(spark: SparkSession) -> None:
+    asked = [
+        {"id": str(number), "kind": "retried", "at": at("9:04"), "attempt": 2, "reason": reason}
+        for number, reason in enumerate(("late", "boom"))
+    ]
+
+    for told in (asked, asked[::-1]):
+        parts = [attempts.of_events(_events(spark, _STORY[1], one)) for one in told]
+        first = attempts.view(parts[0].unionByName(parts[1]).coalesce(1)).where("attempt = 1")
+
+        assert [row["reason"] for row in first.collect()] == ["boom"]
+
+
 def test_a_length_that_is_no_whole_number_is_not_known(spark: SparkSession) -> None:
     wrong = ('{"duration_ms": 12.5}', '{"duration_ms": "fast"}', '{"duration_ms": 1e30}', None)
     ends = [

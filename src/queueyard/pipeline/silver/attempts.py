@@ -1,8 +1,9 @@
 """One row per try: when it was asked for, when it began, when and how it ended.
 
 An attempt is asked for by `queued` or by the `retried` that names it, begins with its last `started`, and ends with its
-last event of an ending kind. An attempt that has begun and has no end of its own has failed when the next one was asked
-for. Messages and reservations are not tried, so they have no attempts.
+last event of an ending kind. One that was handed back and started again has not ended. An attempt that has begun and
+has no end of its own has failed when the next one was asked for. Messages and reservations are not tried, so they have
+no attempts.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def merged(parts: DataFrame) -> DataFrame:
             _of_the_end("outcome"),
             _of_the_end("reason"),
             F.min("superseded_at").alias("superseded_at"),
-            F.min_by("superseded_reason", "superseded_at").alias("superseded_reason"),
+            _of_the_next_one("superseded_reason"),
             F.sum("stalls").alias("stalls"),
             _of_the_end("duration_ms"),
             long_sum("wasted_ms").alias("wasted_ms"),
@@ -64,8 +65,10 @@ def merged(parts: DataFrame) -> DataFrame:
 def view(parts: DataFrame) -> DataFrame:
     """The attempts as people count them."""
     is_superseded = F.col("outcome").isNull() & F.col("started_at").isNotNull() & F.col("superseded_at").isNotNull()
+    ends = ("finished_at", "outcome", "reason", "duration_ms")
     return (
         merged(parts)
+        .withColumns({name: F.when(~_is_started_again(), F.col(name)) for name in ends})
         # Known by its successor alone: the item began its life with that one.
         .where(F.coalesce("queued_at", "started_at", "finished_at").isNotNull())
         .withColumn("reason", F.when(is_superseded, F.col("superseded_reason")).otherwise(F.col("reason")))
@@ -73,6 +76,12 @@ def view(parts: DataFrame) -> DataFrame:
         .withColumn("outcome", F.when(is_superseded, str(Kind.FAILED)).otherwise(F.col("outcome")))
         .drop("superseded_at", "superseded_reason", "finished_id", "actor_order", "batch")
     )
+
+
+def _is_started_again() -> Column:
+    """Handed back before it was last started. Assignments start once, and those two times come from two clocks."""
+    is_before = (F.col("outcome") == str(Kind.RELEASED)) & (F.col("finished_at") < F.col("started_at"))
+    return F.coalesce(is_before & (F.col("system") != str(System.QUEEN)), F.lit(False))
 
 
 def _told_of_itself() -> list[Column]:
@@ -124,6 +133,11 @@ def _actor_order(kind: Column) -> Column:
     asked_or_none = F.when(kind.isin(*_ASKED), "1").otherwise("0")
     rank = F.when(kind.isin(*_ENDED), "3").when(kind == str(Kind.STARTED), "2").otherwise(asked_or_none)
     return F.concat(rank, F.lpad(F.unix_micros("at").cast("string"), 18, "0"), F.col("id"))
+
+
+def _of_the_next_one(name: str) -> Column:
+    order = f"struct(superseded_at, `{name}`)"
+    return F.expr(f"min_by(`{name}`, {order}) FILTER (WHERE superseded_at IS NOT NULL)").alias(name)
 
 
 def _of_the_end(name: str) -> Column:
