@@ -87,8 +87,9 @@ def _idle_us(assignments: list[Row]) -> list[int]:
     """The times in which everything that began before had ended, and the next had not begun."""
     gaps = []
     busy_until: datetime | None = None
-    for one in sorted(assignments, key=lambda one: (moment(one["created_at"]) or _NEVER, one["id"])):
-        idle = span_us(busy_until, moment(one["created_at"]))
+    begun = [one | {"begin": begin} for one in assignments if (begin := moment(one["created_at"])) is not None]
+    for one in sorted(begun, key=lambda one: (one["begin"], one["id"])):
+        idle = span_us(busy_until, one["begin"])
         gaps += [idle] if idle else []
         is_over = (one["status"] or "active") != "active"
         end = (moment(one["updated_at"]) if is_over else None) or _NEVER

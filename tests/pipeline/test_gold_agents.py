@@ -68,3 +68,18 @@ def test_idle_is_the_time_without_any_assignment_between_two(spark: SparkSession
         _REPO | _NONE | {"agent": "ana"} | ana,
         _REPO | _NONE | {"agent": "ben", "assignments": 1, "open_assignments": 1},
     )
+
+
+def test_an_assignment_whose_begin_cannot_be_read_hides_no_idle_time(spark: SparkSession) -> None:
+    assignments = view(
+        spark,
+        ASSIGNMENTS,
+        _assignment("a1", "9:00", "10:00", "completed"),
+        _assignment("a2", "10:30", "11:00", "completed"),
+        _assignment("a3", "9:00", "9:00", "active", created_at="some day"),
+    )
+
+    found = agents(messages=view(spark, MESSAGES), assignments=assignments)
+
+    counts = {"assignments": 3, "open_assignments": 1, "completed": 2, "idle_gaps": 1, "idle_s": 1800.0}
+    assert_rows(found, AGENTS, _REPO | _NONE | {"agent": "ana"} | counts)

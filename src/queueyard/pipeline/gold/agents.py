@@ -106,9 +106,13 @@ def _work(assignments: DataFrame) -> DataFrame:
 
 
 def _idle_before() -> Column:
-    """The time since the agent's last earlier assignment ended; null if one was still open, or there was none."""
+    """The time since the agent's last earlier assignment ended; null if one was still open, or there was none.
+
+    One whose begin is not known is neither earlier nor later than any other.
+    """
     earlier = Window.partitionBy(*_AGENT).orderBy("at", "id").rowsBetween(Window.unboundedPreceding, -1)
     # An end that is not known has not come.
-    busy_until = F.max(F.coalesce("to", F.lit(_NEVER).cast("timestamp"))).over(earlier)
+    end = F.coalesce("to", F.lit(_NEVER).cast("timestamp"))
+    busy_until = F.max(F.when(F.col("at").isNotNull(), end)).over(earlier)
     idle = span_us(busy_until, F.col("at"))
     return F.when(idle > 0, idle)
