@@ -58,6 +58,18 @@ def test_a_group_that_only_waits_counts_with_nothing(spark: SparkSession) -> Non
     )
 
 
+def test_an_attempt_waits_until_the_last_that_is_known_of_its_queue_be_it_an_end_alone(spark: SparkSession) -> None:
+    known = attempts(
+        spark,
+        {"group": "waits", "queued_at": at("9:00")},
+        {"group": "gone", "finished_at": at("12:00"), "outcome": "canceled"},
+    )
+
+    hours = fairness(attempts=known).where("grain = 'hour'").orderBy("bucket_at").collect()
+
+    assert [(row["bucket_at"].hour, row["groups"]) for row in hours] == [(9, 1), (10, 1), (11, 1), (12, 1)]
+
+
 def test_an_hour_in_which_nobody_is_served_has_no_index(spark: SparkSession) -> None:
     known = attempts(spark, {"group": "a", "queued_at": at("9:59"), "started_at": at("10:01")})
 

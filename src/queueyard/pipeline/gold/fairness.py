@@ -58,25 +58,26 @@ def _served(grouped: DataFrame) -> DataFrame:
 def _waiting(grouped: DataFrame) -> DataFrame:
     """The hours in which a group had something in the queue, with nothing got."""
     # Reduced to one row per group and hour of arrival before the hours are spelled out.
-    arrivals = (
-        grouped.where(F.col("came_at").isNotNull())
-        .groupBy(*_QUEUE, "group", F.date_trunc("hour", "came_at").alias("from_at"))
-        .agg(
-            F.bool_or(F.col("left_at").isNull()).alias("is_open"),
-            F.max("left_at").alias("left_at"),
-            F.max("last_at").alias("last_at"),
-        )
+    arrivals = grouped.groupBy(*_QUEUE, "group", F.date_trunc("hour", "came_at").alias("from_at")).agg(
+        F.bool_or(F.col("left_at").isNull()).alias("is_open"),
+        F.max("left_at").alias("left_at"),
+        F.max("last_at").alias("last_at"),
     )
+    # Also of attempts that are known by their end alone, which are in no queue themselves.
     known_until = F.max("last_at").over(Window.partitionBy(*_QUEUE))
     latest = F.col("from_at") + F.make_dt_interval(F.lit(LONGEST_WAIT_DAYS))
     until = F.least(F.when(F.col("is_open"), known_until).otherwise(F.col("left_at")), latest)
     hours = F.sequence("from_at", F.greatest("from_at", "until_at"), F.make_dt_interval(hours=F.lit(1)))
-    return arrivals.withColumn("until_at", until).select(
-        *_QUEUE,
-        "group",
-        F.explode(hours).alias("hour_at"),
-        F.lit(0).cast("long").alias("services"),
-        F.lit(0).cast("decimal(38,0)").alias("run_us"),
+    return (
+        arrivals.withColumn("until_at", until)
+        .where(F.col("from_at").isNotNull())
+        .select(
+            *_QUEUE,
+            "group",
+            F.explode(hours).alias("hour_at"),
+            F.lit(0).cast("long").alias("services"),
+            F.lit(0).cast("decimal(38,0)").alias("run_us"),
+        )
     )
 
 
