@@ -1,7 +1,7 @@
 """What the gold tables that follow from events and attempts must say. Plain Python, no Spark.
 
-Each function gives the rows of one table, with its columns except `is_exact` and those of normalised reasons. Lengths
-of time are whole microseconds until the last step; one that would be negative is not known.
+Each function gives the rows of one table, with its columns except `is_exact`. Lengths of time are whole microseconds
+until the last step; one that would be negative is not known.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from datetime import datetime, timedelta
 from fractions import Fraction
 from math import ceil
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.oracle import Row, at, item_key
@@ -117,13 +118,49 @@ def throughput(told: Iterable[Event]) -> list[Row]:
 
 
 def failures(told: Iterable[Event]) -> list[Row]:
-    """By queue, day and kind, over all reasons."""
-    counted = Counter(
-        (*item_key(event)[:3], at(event).date(), str(event.kind)) for event in told if event.kind in FAULTS
+    """By queue, day, kind and normalised reason."""
+    faults = grouped(
+        (event for event in told if event.kind in FAULTS),
+        lambda event: (*item_key(event)[:3], at(event).date(), str(event.kind), normalised(event.reason)),
     )
     return [
-        dict(zip((*_QUEUE, "day", "kind"), key, strict=True)) | {"failures": count} for key, count in counted.items()
+        dict(zip((*_QUEUE, "day", "kind", "reason"), key, strict=True))
+        | {
+            "failures": len(ones),
+            "items": len({event.item for event in ones}),
+            "example": min((event.reason for event in ones if event.reason is not None), default=None),
+            "first_at": min(map(at, ones)),
+            "last_at": max(map(at, ones)),
+        }
+        for key, ones in faults.items()
     ]
+
+
+def normalised(reason: str | None) -> str:
+    """What is the same in the reasons of equal faults, as docs/pipeline/metrics.md has it."""
+    text = (reason or "")[:2_000]
+    for pattern, placeholder in _PLACEHOLDERS:
+        text = re.sub(pattern, placeholder, text, flags=re.ASCII)
+    return text.strip()[:200] or "(none)"
+
+
+def _hex(found: re.Match[str]) -> str:
+    digits = set(found[0].lower())
+    return "<hex>" if digits & set("abcdefx") and digits & set("0123456789") else found[0]
+
+
+_WORD = r"[\w.@~+-]"
+_PLACEHOLDERS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"""`[^`]*`|"[^"]*"|\B'[^']*'\B""", "<text>"),
+    (r"\w+://\S+", "<url>"),
+    (rf"(?:{_WORD}*/)+{_WORD}*\w/?", "<path>"),
+    (r"(?i)\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b", "<id>"),
+    (r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b", "<id>"),
+    (r"(?i)\b(?:0x[\da-f]+|[\da-f]{7,})\b", _hex),
+    (r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)?\b", "<time>"),
+    (r"\d+(?:[.,:]\d+)*", "<n>"),
+    (r"\s+", " "),
+)
 
 
 def retries(told: Iterable[Event]) -> list[Row]:

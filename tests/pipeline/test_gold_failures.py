@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pipeline import oracle_gold
 from pipeline.frames import DAY, assert_rows, at, events
 from queueyard.pipeline.gold.failures import failures, normalised
 from queueyard.pipeline.schemas import FAILURES
@@ -65,11 +66,14 @@ def test_what_varies_in_a_reason_has_a_placeholder(spark: SparkSession) -> None:
     rows = frame.select("reason", normalised(F.col("reason")).alias("found")).collect()
 
     assert {row["reason"]: row["found"] for row in rows} == _REASONS
+    assert {reason: oracle_gold.normalised(reason) for reason in _REASONS} == _REASONS
 
 
 def test_a_very_long_reason_is_cut(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([("x" * 5_000,), (None,)], "reason string")
+    many = ",".join(map(str, range(20_000)))
+    reasons = ("x" * 5_000, "1," * 5_000, f"'{many}'", many, None)
+    frame = spark.createDataFrame([(reason,) for reason in reasons], "reason string")
 
     rows = frame.select(normalised(F.col("reason")).alias("found")).collect()
 
-    assert [row["found"] for row in rows] == ["x" * 200, "(none)"]
+    assert [row["found"] for row in rows] == ["x" * 200, "<n>,", "'<n>", "<n>", "(none)"]

@@ -142,6 +142,14 @@ def test_messages_and_reservations_have_no_attempts_and_assignments_have() -> No
     assert [key[2] for key in oracle.attempts(told)] == ["assignments"]
 
 
+def test_an_attempt_that_was_handed_back_and_started_again_has_not_ended() -> None:
+    told = [event(0, Kind.STARTED), event(10, Kind.RELEASED, reason="shutdown"), event(20, Kind.STARTED)]
+
+    row = only(list(oracle.attempts(told).values()))
+
+    assert some(row, "started_at", "finished_at", "outcome", "reason") == (at(20), None, None, None)
+
+
 def test_an_attempt_of_which_only_a_stall_is_known_is_none() -> None:
     assert oracle.attempts([event(0, Kind.STALLED)]) == {}
 
@@ -261,6 +269,20 @@ def test_throughput_counts_each_event_in_its_minute_hour_and_day() -> None:
         ("hour", at(60), 0, 1),
         ("day", at(-540), 2, 1),
     }
+
+
+def test_equal_faults_are_one_row_with_an_example() -> None:
+    told = [
+        event(1, Kind.FAILED, item="1", reason="exit code 9"),
+        event(2, Kind.FAILED, item="2", reason="exit code 137"),
+        event(3, Kind.FAILED, item="2", reason="exit code 9", attempt=2),
+    ]
+
+    row = only(failures(told))
+
+    assert some(row, "reason", "failures", "items", "example", "first_at", "last_at") == (
+        "exit code <n>", 3, 2, "exit code 137", at(1), at(3),
+    )  # fmt: skip
 
 
 def test_failures_and_retries_are_counted_by_day() -> None:
@@ -432,15 +454,6 @@ def test_every_way_to_differ_is_told() -> None:
     told = differences([{"id": 1, "n": 7}, {"id": 3, "n": 3}, {"id": 3, "n": 3}, {"id": 4, "n": 4}], table)
 
     assert told == ["(1,): n is 7 instead of 1", "2 rows of (3,)", "missing: (2,)", "too much: (4,)"]
-
-
-def test_rows_that_are_finer_than_the_oracle_are_added_up() -> None:
-    table = Expected(key=("kind",), rows=[{"kind": "failed", "failures": 5}], adds_up=("failures",))
-
-    found = [{"kind": "failed", "reason": "a", "failures": 2}, {"kind": "failed", "reason": "b", "failures": 3}]
-
-    assert differences(found, table) == []
-    assert differences(found[:1], table) == ["('failed',): failures is 2 instead of 5"]
 
 
 def test_every_expected_table_has_rows_each_with_a_key_of_its_own(tmp_path: Path) -> None:

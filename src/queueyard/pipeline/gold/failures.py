@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _FAULTS = (Kind.FAILED, Kind.CONFLICTED, Kind.STALLED, Kind.RETRIED)
 _KEYS = ("system", "source", "queue", "day", "kind", "reason")
 _LONGEST_CHARS = 200
+#: Behind so much of a reason nothing is looked at: Java looks for patterns on its stack, which ends.
+_LOOKED_AT_CHARS = 2_000
 _NO_REASON = "(none)"
 #: (what varies from failure to failure, what stands for it), applied in this order
 _PLACEHOLDERS = (
@@ -56,7 +58,7 @@ def _reasons() -> tuple[Column, Column]:
 
 def normalised(reason: Column) -> Column:
     """The reason with placeholders for what differs between two failures of the same kind."""
-    text = reason
+    text = F.substring(reason, 1, _LOOKED_AT_CHARS)
     for pattern, placeholder in _PLACEHOLDERS:
         text = F.regexp_replace(text, pattern, placeholder)
     return F.when(reason.rlike(r"\S"), F.substring(F.trim(text), 1, _LONGEST_CHARS)).otherwise(F.lit(_NO_REASON))
