@@ -68,6 +68,7 @@ METRICS: tuple[Metric, ...] = (
         spec=schemas.DURATIONS,
         needs=("attempts",),
         make=durations,
+        edition=2,
         definition="How long attempts waited (queued to started) and ran (started to finished): number, mean, maximum "
         "and percentiles per queue, per group and per day. Attempts without both ends are left out.",
         streams=_TRIED,
@@ -76,6 +77,7 @@ METRICS: tuple[Metric, ...] = (
         spec=schemas.FAILURES,
         needs=("events",),
         make=failures,
+        edition=2,
         day="day",
         definition="What failed, conflicted, stalled or had to be retried, by reason, per queue and day. In a reason, "
         "numbers, ids, paths and quoted texts are replaced by placeholders, so that equal faults count as one.",
@@ -92,6 +94,7 @@ METRICS: tuple[Metric, ...] = (
         spec=schemas.FAIRNESS,
         needs=("attempts",),
         make=fairness,
+        edition=2,
         definition="Jain's index over the groups of a queue in an hour and a day, of starts and of run time: 1 if all "
         "got the same, 1/n if one of n got everything. A group that only waited counts with nothing.",
         streams=_TRIED,
@@ -108,6 +111,7 @@ METRICS: tuple[Metric, ...] = (
         spec=schemas.AGENTS,
         needs=("messages", "assignments"),
         make=agents,
+        edition=2,
         definition="What each agent has to do: messages sent, received and unread, the time to a first answer, "
         "assignments open and completed, and the idle time between assignments (queen).",
     ),
@@ -115,6 +119,7 @@ METRICS: tuple[Metric, ...] = (
         spec=schemas.CONTENTION,
         needs=("reservations",),
         make=contention,
+        edition=2,
         day="day",
         definition="How long two agents had reservations in force on files that may be the same, at least one of them "
         "exclusive. Who reserved first holds, the other one waits (queen).",
@@ -131,6 +136,7 @@ METRICS: tuple[Metric, ...] = (
         spec=schemas.SUMMARY,
         needs=("events", "attempts"),
         make=summary,
+        edition=2,
         day="day",
         definition="One row per system and day: how many items moved and how they ended, the share that succeeded, and "
         "the median and 95th percentile of waiting and running.",
