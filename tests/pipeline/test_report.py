@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date
+from io import StringIO
 from pathlib import Path
 import re
 from typing import TYPE_CHECKING
 
+from matplotlib.dates import num2date
 import matplotlib.figure
 
 from gold_tables import make_gold, write_table
@@ -78,6 +81,26 @@ def test_agents_of_the_same_name_in_two_repositories_have_two_bars(
 
     [labels] = re.findall("<svg>(.*)</svg>", page)
     assert labels.split(",") == ["/a ana", "/a ben", "/b ana", "/b ben"]
+
+
+def test_a_clock_that_is_years_ahead_does_not_hide_all_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[float, float]] = []
+    monkeypatch.setattr(matplotlib.figure.Figure, "savefig", lambda figure, *_, **__: _note_span(figure, drawn))
+    monkeypatch.setattr("queueyard.pipeline.report.StringIO", lambda: StringIO("<svg></svg>"))
+    days = [date(2026, 3, day) for day in (1, 2, 3)]
+    rows = [{"source": "/a", "queue": "main", "day": day, "land_p95_s": 60.0} for day in (*days, date(2028, 7, 1))]
+    write_table(tmp_path / "home", "landing", rows)
+
+    page = Path(write_report(str(tmp_path / "home"), tmp_path / "report").page).read_text()
+
+    first, last = (num2date(number).date() for number in drawn[0])
+    assert (first, last) == (date(2026, 2, 28), date(2026, 3, 3))
+    assert "2028-07-01" in page
+
+
+def _note_span(figure: matplotlib.figure.Figure, drawn: list[tuple[float, float]]) -> None:
+    [axes] = figure.axes
+    drawn.append(axes.get_xlim())
 
 
 def _save_labels(figure: matplotlib.figure.Figure, target: object, **_: object) -> None:

@@ -10,10 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from html import escape
 from io import StringIO
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 import msgspec
 
@@ -28,6 +30,9 @@ Row = dict[str, Any]
 _MOST_BARS = 15
 _MOST_TABLE_ROWS = 200
 _LONGEST_LABEL = 60
+_SHORTEST_S = 0.001
+#: a point that is so many times farther from the middle than usual is left out of the picture
+_FAR = 20
 _STYLE = """
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -140,14 +145,19 @@ def _throughput(axes: Axes, rows: list[Row]) -> None:
     for system, own in _by(rows, "system").items():
         buckets = _summed(own, "bucket_at", "succeeded")
         axes.plot(list(buckets), list(buckets.values()), marker="o", markersize=3, label=system)
+    _show_most(axes, [row["bucket_at"] for row in rows])
     axes.set_ylabel("succeeded per hour")
 
 
 def _durations(axes: Axes, rows: list[Row]) -> None:
     rows = sorted(rows, key=lambda row: -(row["p95_s"] or 0))[:_MOST_BARS]
     names = _labels(rows, "system", "source", "queue", "measure")
-    axes.barh(names, [row["p95_s"] or 0 for row in rows], color="#9ecae1", label="p95")
-    axes.barh(names, [row["p50_s"] or 0 for row in rows], color="#3182bd", label="p50")
+    # Minutes and milliseconds stand side by side, so each step to the right is ten times as long.
+    middle, late = ([max(row[name] or 0, _SHORTEST_S) for row in rows] for name in ("p50_s", "p95_s"))
+    axes.hlines(names, middle, late, color="#9ecae1", linewidth=4)
+    axes.scatter(middle, names, color="#3182bd", zorder=2, label="p50")
+    axes.scatter(late, names, color="#9ecae1", zorder=2, label="p95")
+    axes.set_xscale("log")
     axes.invert_yaxis()
     axes.set_xlabel("seconds")
 
@@ -192,7 +202,15 @@ def _sync(axes: Axes, rows: list[Row]) -> None:
 def _labels(rows: Sequence[Row], *columns: str) -> list[str]:
     """What tells the rows apart, for people: of these columns, those that are not the same in all of them."""
     telling = [name for name in columns if len({row[name] for row in rows}) > 1] or columns[-1:]
+    # A source may be a long path; it is named only where nothing else tells two rows apart.
+    shorter = [name for name in telling if name != "source"]
+    if _distinct(rows, shorter) == _distinct(rows, telling):
+        telling = shorter
     return [_label(" ".join(str(row[name]) for name in telling)) for row in rows]
+
+
+def _distinct(rows: Sequence[Row], columns: Sequence[str]) -> int:
+    return len({tuple(row[name] for name in columns) for row in rows})
 
 
 def _label(text: str) -> str:
@@ -204,7 +222,7 @@ def _longest_bars(axes: Axes, pairs: Iterable[tuple[str, float]], *, color: str)
     """One bar per label; those that look the same are added up."""
     sums: dict[str, float] = defaultdict(float)
     for text, value in pairs:
-        sums[text[:_LONGEST_LABEL]] += value
+        sums[text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…"] += value
     most = sorted(sums.items(), key=lambda pair: -pair[1])[:_MOST_BARS]
     axes.barh([text for text, _ in most], [value for _, value in most], color=color)
     axes.invert_yaxis()
@@ -218,6 +236,24 @@ def _lines(axes: Axes, rows: Sequence[Row], columns: Sequence[str], *, over: str
     for label, own in sorted(lines.items()):
         own.sort(key=lambda row: row[over])
         axes.plot([row[over] for row in own], [row[value] for row in own], marker="o", markersize=3, label=label)
+    _show_most(axes, [row[over] for row in rows])
+
+
+def _show_most(axes: Axes, times: Sequence[Any]) -> None:
+    """Leave out what lies far from the rest: one clock that is years ahead would press all else into a line.
+
+    How many points that are is said; the table has them.
+    """
+    numbers = sorted(float(number) for number in date2num(times))
+    middle = median(numbers)
+    usual = median(abs(number - middle) for number in numbers) or 1.0
+    near = [number for number in numbers if abs(number - middle) <= _FAR * usual]
+    if len(near) < len(numbers):
+        margin = (near[-1] - near[0]) / 20 or 0.5
+        axes.set_xlim(near[0] - margin, near[-1] + margin)
+        axes.set_title(
+            f"{len(numbers) - len(near)} points at far other times are in the table", loc="right", size="small"
+        )
 
 
 def _by(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
