@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 from html import escape
 from io import StringIO
-from statistics import median
+from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 import msgspec
 
@@ -239,21 +239,26 @@ def _lines(axes: Axes, rows: Sequence[Row], columns: Sequence[str], *, over: str
     _show_most(axes, [row[over] for row in rows])
 
 
-def _show_most(axes: Axes, times: Sequence[Any]) -> None:
+def _show_most(axes: Axes, times: Iterable[date]) -> None:
     """Leave out what lies far from the rest: one clock that is years ahead would press all else into a line.
 
     How many points that are is said; the table has them.
     """
-    numbers = sorted(float(number) for number in date2num(times))
-    middle = median(numbers)
-    usual = median(abs(number - middle) for number in numbers) or 1.0
-    near = [number for number in numbers if abs(number - middle) <= _FAR * usual]
-    if len(near) < len(numbers):
-        margin = (near[-1] - near[0]) / 20 or 0.5
-        axes.set_xlim(near[0] - margin, near[-1] + margin)
+    moments = sorted(map(_as_moment, times))
+    middle = median_low(moments)
+    usual = median_low(sorted(abs(moment - middle) for moment in moments)) or timedelta(days=1)
+    near = [moment for moment in moments if abs(moment - middle) <= _FAR * usual]
+    if len(near) < len(moments):
+        margin = (near[-1] - near[0]) / 20 or timedelta(hours=12)
+        axes.set_xlim(near[0] - margin, near[-1] + margin)  # type: ignore[arg-type]  what is drawn has this unit
         axes.set_title(
-            f"{len(numbers) - len(near)} points at far other times are in the table", loc="right", size="small"
+            f"{len(moments) - len(near)} points at far other times are in the table", loc="right", size="small"
         )
+
+
+def _as_moment(time: date) -> datetime:
+    """A day is its begin; in UTC, as the tables are."""
+    return time if isinstance(time, datetime) else datetime(time.year, time.month, time.day, tzinfo=UTC)
 
 
 def _by(rows: Iterable[Row], column: str) -> dict[str, list[Row]]:
