@@ -250,7 +250,8 @@ def _show_most(axes: Axes, times: Iterable[date]) -> None:
     near = [moment for moment in moments if abs(moment - middle) <= _FAR * usual]
     if len(near) < len(moments):
         margin = (near[-1] - near[0]) / 20 or timedelta(hours=12)
-        axes.set_xlim(near[0] - margin, near[-1] + margin)  # type: ignore[arg-type]  what is drawn has this unit
+        # Times, as the points are; the types of matplotlib know numbers only.
+        axes.set_xlim(near[0] - margin, near[-1] + margin)  # type: ignore[arg-type]
         axes.set_title(
             f"{len(moments) - len(near)} points at far other times are in the table", loc="right", size="small"
         )
