@@ -18,7 +18,7 @@ from queueyard.pipeline.errors import TablesDisagree
 from queueyard.pipeline.gold.refresh import STEPS_TO_REFRESH, refresh
 from queueyard.pipeline.lock import holding
 from queueyard.pipeline.quality import check
-from queueyard.pipeline.session import fit, give_back
+from queueyard.pipeline.session import fit
 from queueyard.pipeline.silver.build import STEPS_TO_BUILD, build, remake_events
 from queueyard.pipeline.size import rows_of
 from queueyard.pipeline.sources.positions import plan
@@ -72,8 +72,6 @@ def run(
                 if found.reads:
                     done.append(take(house, found))
             build(house, bar=bar)
-            if not is_all:
-                give_back(house.spark)
         freshen(house, bar=bar)
     return Done(batches=done)
 

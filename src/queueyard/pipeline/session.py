@@ -27,7 +27,6 @@ from queueyard.pipeline.errors import JavaMissing, SparkMissing, SparkSilent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _OLDEST_JAVA = 17
@@ -76,8 +75,7 @@ _JAVA = "-XX:ReservedCodeCacheSize=256m -Dlog4j2.level=ERROR"
 # The compiler that starts fast, and the collector that needs no threads: small batches are over before the other ones
 # pay. That compiler has a small cache by default; once it is full, Java only interprets.
 _JAVA_FOR_FEW_ROWS = f"{_JAVA} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# A heap that is mostly empty after a full collection is given back; see `give_back`.
-_JAVA_FOR_MANY_ROWS = f"{_JAVA} -XX:+UseParallelGC -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
+_JAVA_FOR_MANY_ROWS = f"{_JAVA} -XX:+UseParallelGC"
 _CONNECT_PORT = 15002
 _MASTER_PORT = 7077
 _KNOCK_TIMEOUT_S = 10.0
@@ -184,29 +182,13 @@ def fit(session: SparkSession, *, rows: int) -> None:
 
 def take_turns(session: SparkSession, *, pool: str) -> None:
     """Let the jobs of this thread take turns with those of others. A Connect server has its own rules for that."""
-    context = _own_context(session)
-    if context is not None:
-        context.setLocalProperty("spark.scheduler.pool", pool)
-
-
-def give_back(session: SparkSession) -> None:
-    """Let Java give back the memory that it has filled and no longer needs: what comes next is Python's work.
-
-    A Connect server has others to serve, and keeps it.
-    """
-    context = _own_context(session)
-    if context is not None:
-        context._jvm.System.gc()  # type: ignore[union-attr] # noqa: SLF001  there is no other way to ask
-
-
-def _own_context(session: SparkSession) -> SparkContext | None:
-    """That of a session in this process; None for one of a Connect server."""
     from pyspark.errors import PySparkAttributeError  # noqa: PLC0415
 
     try:
-        return session.sparkContext
+        context = session.sparkContext
     except PySparkAttributeError:
-        return None
+        return
+    context.setLocalProperty("spark.scheduler.pool", pool)
 
 
 def _connected(how: Spark) -> SparkSession:
