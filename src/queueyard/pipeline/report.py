@@ -89,7 +89,14 @@ def _draw(chart: Chart, rows: list[Row], path: Path) -> str:
     """The picture as a PNG file, and as the text of an SVG."""
     # A salt of our own: otherwise two pages of the same tables differ in the names inside their pictures. And a dollar
     # in a reason or a name is a dollar, not the begin of a formula.
-    with mpl.rc_context({"svg.hashsalt": "queueyard", "svg.fonttype": "none", "text.parse_math": False}):
+    with mpl.rc_context(
+        {
+            "svg.hashsalt": "queueyard",
+            "svg.fonttype": "none",
+            "text.parse_math": False,
+            "date.converter": "concise",
+        }
+    ):
         figure = Figure(figsize=(9, 3.6), layout="constrained")
         axes = figure.subplots()
         axes.set_title(chart.title, loc="left")
@@ -142,10 +149,9 @@ def _of_grain(grain: str) -> Callable[[Row], bool]:
 
 
 def _throughput(axes: Axes, rows: list[Row]) -> None:
-    for system, own in _by(rows, "system").items():
+    for system, own in _by(_usual(axes, rows, over="bucket_at"), "system").items():
         buckets = _summed(own, "bucket_at", "succeeded")
         axes.plot(list(buckets), list(buckets.values()), marker="o", markersize=3, label=system)
-    _show_most(axes, [row["bucket_at"] for row in rows])
     axes.set_ylabel("succeeded per hour")
 
 
@@ -158,6 +164,7 @@ def _durations(axes: Axes, rows: list[Row]) -> None:
     axes.scatter(middle, names, color="#3182bd", zorder=2, label="p50")
     axes.scatter(late, names, color="#9ecae1", zorder=2, label="p95")
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
     axes.invert_yaxis()
     axes.set_xlabel("seconds")
 
@@ -230,31 +237,29 @@ def _longest_bars(axes: Axes, pairs: Iterable[tuple[str, float]], *, color: str)
 
 def _lines(axes: Axes, rows: Sequence[Row], columns: Sequence[str], *, over: str, value: str) -> None:
     """One line per label, in the order of time."""
+    shown = _usual(axes, [row for row in rows if row[value] is not None], over=over)
     lines: dict[str, list[Row]] = defaultdict(list)
-    for label, row in zip(_labels(rows, *columns), rows, strict=True):
+    for label, row in zip(_labels(shown, *columns), shown, strict=True):
         lines[label].append(row)
     for label, own in sorted(lines.items()):
         own.sort(key=lambda row: row[over])
         axes.plot([row[over] for row in own], [row[value] for row in own], marker="o", markersize=3, label=label)
-    _show_most(axes, [row[over] for row in rows])
 
 
-def _show_most(axes: Axes, times: Iterable[date]) -> None:
-    """Leave out what lies far from the rest: one clock that is years ahead would press all else into a line.
+def _usual(axes: Axes, rows: Sequence[Row], *, over: str) -> list[Row]:
+    """The rows that do not lie far from the rest: one clock that is years ahead would press all else into a line.
 
-    How many points that are is said; the table has them.
+    How many others there are is said; the table has them.
     """
-    moments = sorted(map(_as_moment, times))
+    moments = sorted(_as_moment(row[over]) for row in rows)
+    if not moments:
+        return []
     middle = median_low(moments)
     usual = median_low(sorted(abs(moment - middle) for moment in moments)) or timedelta(days=1)
-    near = [moment for moment in moments if abs(moment - middle) <= _FAR * usual]
-    if len(near) < len(moments):
-        margin = (near[-1] - near[0]) / 20 or timedelta(hours=12)
-        # Times, as the points are; the types of matplotlib know numbers only.
-        axes.set_xlim(near[0] - margin, near[-1] + margin)  # type: ignore[arg-type]
-        axes.set_title(
-            f"{len(moments) - len(near)} points at far other times are in the table", loc="right", size="small"
-        )
+    near = [row for row in rows if abs(_as_moment(row[over]) - middle) <= _FAR * usual]
+    if far := len(rows) - len(near):
+        axes.set_title(f"not shown: {far} at far other times", loc="right", size="small")
+    return near
 
 
 def _as_moment(time: date) -> datetime:
