@@ -63,7 +63,7 @@ _LOCAL_CONF = {
     "spark.ui.retainedTasks": "100",
     # What sorts and joins may fill before they go to disk. The rest is for plans, three of them at a time, and for rows
     # on their way: with Spark's 0.6 of a small heap, Java spends most of its time looking for room (ADR 0057).
-    "spark.memory.fraction": "0.4",
+    "spark.memory.fraction": "0.5",
     # Between Java and Python; without it, a port of the loopback interface.
     "spark.python.unix.domain.socket.enabled": "true",
     # So that small jobs need not wait for the end of large ones (`take_turns`).
@@ -103,7 +103,7 @@ class Spark(msgspec.Struct, frozen=True, kw_only=True):
     master: str | None = None
     #: for example sc://host:15002; goes before `master`
     remote: str | None = None
-    driver_memory: str = "1g"
+    driver_memory: str = "1200m"
     #: about how many rows it will go through
     rows: int = 0
     #: further settings of Spark itself

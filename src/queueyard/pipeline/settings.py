@@ -27,7 +27,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     #: for example sc://host:15002
     remote: str | None = None
     #: memory of the driver
-    memory: str = "1g"
+    memory: str = "1200m"
 
 
 def load(
