@@ -64,7 +64,11 @@ class Bench:
             name: lambda name=name, to=to: engine(python, name, yard / FILE, self._folder / to)  # type: ignore[misc]
             for name, to in PEERS.items()
         }
-        candidates |= {"spark, parse only": lambda: spark("parse", yard / FILE), "pipeline": fold}
+        candidates |= {
+            "spark, parse only": lambda: spark("parse", yard / FILE),
+            "spark's JSON source, parse only": lambda: spark("parse-file", yard / FILE),
+            "pipeline": fold,
+        }
         taken: dict[str, list[Measured]] = {name: [] for name in candidates}
         for _ in range(self._rounds):
             for name, run in candidates.items():
@@ -74,6 +78,7 @@ class Bench:
             report(f"full: {name}, peak memory", _peak(ones), "MB")
         ours = taken["pipeline"]
         report("full: pipeline / Spark's parse only", _ratio(ours, taken["spark, parse only"]), "x", at_most=2.2)
+        report("full: pipeline / Spark's JSON source", _ratio(ours, taken["spark's JSON source, parse only"]), "x")
         report("full: pipeline / DuckDB", _ratio(ours, taken["duckdb"]), "x")
         lowest = min(_peak(taken[name]) for name in PEERS)
         report("full: peak memory of the pipeline / the lowest of the others", _peak(ours) / lowest, "x", at_most=1)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
+from queueyard.pipeline.sources.parts import Fold
 from queueyard.pipeline.streams import STREAMS
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ _BITS = "_bits"
 _POSITION_BITS = 40
 #: the one field whose first value counts
 _FIRST = "created_at"
+#: the same, for a source that folds what it can before Spark sees it
+FOLD = Fold(key="id", first=[_FIRST])
 
 
 def rows_of_lines(lines: DataFrame, stream: str) -> DataFrame:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from queueyard.pipeline.errors import SourceFailed
 from queueyard.pipeline.sources.arrow import ARROW_RECORD, record_batch, split_lines
 from queueyard.pipeline.sources.parsing import Shape, arrow_fields, records_in
+from queueyard.pipeline.sources.parts import Fold, parts_of
 
 if TYPE_CHECKING:
     from queueyard.pipeline.sources.spans import Span
@@ -29,9 +30,11 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     record: Shape | None
     #: what lines of a stream must be like to be read; where a stream has none, they must be like `record`
     shapes: Mapping[str, Shape]
+    #: how lines about the same record are folded; None if every line is wanted
+    fold: Fold | None = None
 
     @classmethod
-    def of(cls, schema: StructType, shapes: Mapping[str, Shape]) -> Columns:
+    def of(cls, schema: StructType, shapes: Mapping[str, Shape], fold: Fold | None = None) -> Columns:
         """SourceFailed for a schema that asks for what lines do not have."""
         kinds = {field.name: field.dataType for field in schema.fields}
         record = kinds.get(_RECORD)
@@ -42,7 +45,12 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
                 f"lines have no {', '.join(strange)}",
                 hint=f"Ask for any of {', '.join(ARROW_RECORD.names)}, and {_RECORD} (a struct) with {_REST}.",
             )
-        return cls(names=list(kinds), record=fields, shapes=shapes)
+        if fold is not None and not {fold.key, *fold.first} <= (fields or {}).keys():
+            raise SourceFailed(
+                f"lines are folded by {', '.join([fold.key, *fold.first])}, and not all of that is asked for",
+                hint=f"Ask for a {_RECORD} that has these fields.",
+            )
+        return cls(names=list(kinds), record=fields, shapes=shapes, fold=fold)
 
 
 def batch_of(span: Span, offset: int, block: bytes, size: int, columns: Columns) -> pa.RecordBatch:
@@ -70,7 +78,10 @@ def batch_of(span: Span, offset: int, block: bytes, size: int, columns: Columns)
         # Blank lines may stay in it: they make no difference to whoever looks for objects.
         found = records_in(texts, shape, data if is_sound and offset + size <= span.end else None)
         records = _picked(found, shape, columns.record)
-        made = made.append_column(_RECORD, records).append_column(_REST, _rest(texts, records, block))
+        is_more = _is_more(texts, records, block)
+        made = made.append_column(_RECORD, records).append_column(_REST, _where(is_more, texts))
+        if columns.fold is not None and not is_more.true_count:
+            made = _folded(made, records, columns.fold)
     return made.select(columns.names)
 
 
@@ -96,8 +107,22 @@ def _picked(found: pa.StructArray, shape: Shape, wanted: Shape) -> pa.StructArra
     return pa.StructArray.from_arrays(columns, fields=fields, mask=found.is_null())
 
 
-def _rest(texts: pa.Array, records: pa.StructArray, block: bytes) -> pa.Array:
-    is_more = records.is_null()
-    if b"null" in block:
-        is_more = pc.or_(is_more, pc.match_substring(texts, "null"))
-    return pc.if_else(is_more, texts, pa.scalar(None, pa.string()))
+def _is_more(texts: pa.Array, records: pa.StructArray, block: bytes) -> pa.BooleanArray:
+    """Whether the record of a line does not tell all of it."""
+    is_unread = records.is_null()
+    return pc.or_(is_unread, pc.match_substring(texts, "null")) if b"null" in block else is_unread
+
+
+def _where(is_wanted: pa.BooleanArray, texts: pa.Array) -> pa.Array:
+    # `if_else` would keep the bytes of a text in whose place it puts null, and all of them would travel to Spark.
+    return pc.replace_with_mask(pa.nulls(len(texts), pa.string()), is_wanted, texts.filter(is_wanted))
+
+
+def _folded(lines: pa.RecordBatch, records: pa.StructArray, fold: Fold) -> pa.RecordBatch:
+    """The parts of these lines, each where its last line stands; the lines as they are if one of them has no key."""
+    fields = dict(zip(records.type.names, records.flatten(), strict=True))
+    if fields[fold.key].null_count:
+        return lines
+    folded, last = parts_of(fields, fold)
+    record = pa.StructArray.from_arrays(list(folded.values()), fields=list(records.type))
+    return lines.take(last).set_column(lines.schema.get_field_index(_RECORD), _RECORD, record)

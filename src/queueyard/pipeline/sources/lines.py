@@ -8,6 +8,9 @@ Only the columns of the schema that is asked for are made. Two come beside those
 of fields of the line, null where only Spark can read it (parsing.py), and with it `rest`: the text of just those lines
 of which `record` does not tell all, because it is null or because the line may hold a null of its own. Option `shapes`
 (JSON: stream -> parsing.Shape) says which types the fields of a line must have to be read; else those of `record`.
+
+Option `fold` (JSON: parts.Fold) asks for parts in place of lines: what stands in a block about the same record comes as
+one row. A block with a `rest` or without a key in some line comes line by line.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from queueyard.pipeline.errors import SourceFailed
 from queueyard.pipeline.schemas import RECORD
 from queueyard.pipeline.sources.blocks import Columns, batch_of
 from queueyard.pipeline.sources.looking import cannot_read, look, paths_in, with_renamed
+from queueyard.pipeline.sources.parts import Fold
 from queueyard.pipeline.sources.reading import LookingReader, PlannedReader, partitions_of
 from queueyard.pipeline.sources.spans import Mark, Marks, Origin, Seen, Span, between, plan, split
 
@@ -63,7 +67,9 @@ class LineSource(DataSource):
         return _LineStreamReader(msgspec.json.decode(self.options["origins"], type=list[Origin]), self._columns(schema))
 
     def _columns(self, schema: StructType) -> Columns:
-        return Columns.of(schema, msgspec.json.decode(self.options.get("shapes", "{}"), type=dict[str, dict[str, str]]))
+        shapes = msgspec.json.decode(self.options.get("shapes", "{}"), type=dict[str, dict[str, str]])
+        fold = msgspec.json.decode(self.options.get("fold", "null"), type=Fold | None)
+        return Columns.of(schema, shapes, fold)
 
 
 class _LineReader(PlannedReader):
