@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline.histories import seen_in
 from queueyard.pipeline.session import take_turns
 from queueyard.pipeline.warehouse import Warehouse
-from scripts import finish, start_script
+from scripts import finish, run_script, start_script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +65,30 @@ def test_turns_are_taken_where_the_session_is_ours_and_left_to_the_server_where_
 
     assert pool == "small"
     assert (remote.returncode, remote.stdout) == (0, "3\n"), remote.stderr
+
+
+def test_a_server_that_is_kept_answers_the_next_call_too(undisturbed: Undisturbed, tmp_path: Path) -> None:
+    known = tmp_path / "server" / "known.json"
+    found: list[tuple[Any, int]] = []
+    try:
+        for _ in range(2):
+            asked = run_script(
+                "queueyard",
+                *("pipeline", "query", "SELECT count(*) AS n FROM summary", "--json", "--remote", "local"),
+                *("--yard", str(undisturbed.folder), "--home", str(undisturbed.home)),
+                cwd=tmp_path,
+                SPARK_LOCAL_CONNECT_DISCOVERY=str(known),
+            )
+            assert (asked.code, asked.stderr.splitlines()[1:]) == (0, [])
+            found.append((asked.json, json.loads(known.read_text())["pid"]))
+    finally:
+        subprocess.run(
+            [sys.executable, "-m", "pyspark.sql.connect.local_server", "--stop"],
+            env={**os.environ, "SPARK_LOCAL_CONNECT_DISCOVERY": str(known)},
+            check=False,
+        )
+
+    assert found[0] == found[1]
 
 
 def _wait_for_lock(path: Path, run: subprocess.Popen[str]) -> None:

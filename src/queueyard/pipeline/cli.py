@@ -29,7 +29,9 @@ _COMMON = (
     click.option("--yard", "yard_folder", type=click.Path(), metavar="DIR", help="The yard; default: found upwards."),
     click.option("--home", metavar="DIR", help="Where the tables are; default: .queueyard/pipeline in the yard."),
     click.option("--master", metavar="URL", help="A Spark master; default: all cores of this machine."),
-    click.option("--remote", metavar="URL", help="A Spark Connect server, for example sc://host:15002."),
+    click.option(
+        "--remote", metavar="URL", help="A Spark Connect server, sc://host:15002, or local: one is kept here."
+    ),
     json_option,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import (
@@ -21,11 +22,13 @@ from queueyard.pipeline.schemas import VIOLATIONS
 from queueyard.pipeline.warehouse import VIEW_NAMES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
     from queueyard.pipeline.warehouse import Warehouse
 
-
+_NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
 #: what Spark says of a question, before it is answered or on the way: a division by zero, a text that is no number
 _OF_THE_QUESTION = (
     AnalysisException,
@@ -39,15 +42,50 @@ _OF_THE_QUESTION = (
 
 def ask(house: Warehouse, sql: str, *, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
     """(columns, rows). BadQuery, in Spark's words, for what it does not understand or cannot compute."""
-    offer(house)
     try:
-        answer = _times_as_text(house.spark.sql(sql).limit(limit))
+        answer = _times_as_text(_understood(house, sql).limit(limit))
         return answer.columns, [tuple(row) for row in answer.collect()]
     except _OF_THE_QUESTION as fault:
         raise BadQuery(
             next(line for line in str(fault).splitlines() if line.strip()),
             hint="The tables: queueyard pipeline status; columns: queueyard pipeline explain",
         ) from fault
+
+
+def _understood(house: Warehouse, sql: str) -> DataFrame:
+    """The question as Spark takes it, which is told of a view or table when it asks for it.
+
+    To tell it of all would open every log and list every file, which takes longer than most questions.
+    """
+    unknown = _readers(house)
+    if sql.lstrip().lower().startswith("show"):
+        _tell(unknown, *unknown)
+    while True:
+        try:
+            return house.spark.sql(sql)
+        except AnalysisException as fault:
+            name = _missing(fault)
+            if name not in unknown:
+                raise
+            _tell(unknown, name)
+
+
+def _readers(house: Warehouse) -> dict[str, Callable[[], DataFrame]]:
+    """Every view, every gold table and the violations, by their names."""
+    readers: dict[str, Callable[[], DataFrame]] = {name: partial(house.view, name) for name in VIEW_NAMES}
+    readers |= {metric.name: house.table(metric.spec).read for metric in METRICS}
+    return readers | {"violations": house.table(VIOLATIONS).read}
+
+
+def _tell(unknown: dict[str, Callable[[], DataFrame]], *names: str) -> None:
+    for name in names:
+        unknown.pop(name)().createOrReplaceTempView(name)
+
+
+def _missing(fault: AnalysisException) -> str:
+    """The table that Spark does not know; empty if it complains of something else."""
+    named = (fault.getMessageParameters() or {}).get("relationName", "")
+    return named.strip("`").lower() if fault.getCondition() == _NOT_FOUND else ""
 
 
 def _times_as_text(answer: DataFrame) -> DataFrame:
@@ -60,12 +98,3 @@ def _times_as_text(answer: DataFrame) -> DataFrame:
             for field in answer.schema.fields
         ]
     )
-
-
-def offer(house: Warehouse) -> None:
-    """Make every view, every gold table and the violations known to SQL by their names."""
-    for name in VIEW_NAMES:
-        house.view(name).createOrReplaceTempView(name)
-    for metric in METRICS:
-        house.table(metric.spec).read().createOrReplaceTempView(metric.name)
-    house.table(VIOLATIONS).read().createOrReplaceTempView("violations")

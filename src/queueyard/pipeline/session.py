@@ -1,14 +1,16 @@
 """Spark sessions: the only file that starts Spark, and where every setting of a session stands.
 
 Three ways lead to the same tables: a classic session in this process (the default), a master (`--master`), and Spark
-Connect (`--remote`). What the machine must be told first (which Python the workers run, which Java, which address) is
-told in the environment, because Spark reads it there; what belongs to a session is in `_CONF`.
+Connect (`--remote`), where `local` is a server on this machine that is kept for the next call. What the machine must be
+told first (which Python the workers run, which Java, which address) is told in the environment, because Spark reads it
+there; what belongs to a session is in `_CONF`.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from importlib.util import find_spec
+import logging
 import os
 from pathlib import Path
 import re
@@ -19,6 +21,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+import warnings
 
 import msgspec
 
@@ -76,6 +79,8 @@ _JAVA = "-XX:ReservedCodeCacheSize=256m -Dlog4j2.level=ERROR"
 # pay. That compiler has a small cache by default; once it is full, Java only interprets.
 _JAVA_FOR_FEW_ROWS = f"{_JAVA} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _JAVA_FOR_MANY_ROWS = f"{_JAVA} -XX:+UseParallelGC"
+#: how masters begin that are this machine
+_LOCAL = "local"
 _CONNECT_PORT = 15002
 _MASTER_PORT = 7077
 _KNOCK_TIMEOUT_S = 10.0
@@ -101,7 +106,7 @@ class Spark(msgspec.Struct, frozen=True, kw_only=True):
 
     #: for example local[2], spark://host:7077; None for all cores of this machine
     master: str | None = None
-    #: for example sc://host:15002; goes before `master`
+    #: for example sc://host:15002, or local; goes before `master`
     remote: str | None = None
     driver_memory: str = "1200m"
     #: about how many rows it will go through
@@ -115,8 +120,7 @@ def start(how: Spark) -> SparkSession:
     require_packages()
     if how.remote:
         return _connected(how)
-    cores = os.cpu_count() or 2
-    master = how.master or f"local[{cores}]"
+    master = how.master or _all_cores()
     if urlsplit(master).scheme == "spark":
         _knock(master, "Spark master", port=_MASTER_PORT)
     _prepare_environment(os.environ, master)
@@ -124,18 +128,22 @@ def start(how: Spark) -> SparkSession:
 
     builder = SparkSession.builder.appName("queueyard").master(master)
     java = _JAVA_FOR_FEW_ROWS if how.rows < _FEW_FOR_COMPILER else _JAVA_FOR_MANY_ROWS
-    conf = _CONF | _LOCAL_CONF | {"spark.driver.extraJavaOptions": java}
-    conf |= {"spark.sql.shuffle.partitions": str(2 * cores)}
-    conf |= _FORKER if master.startswith("local") else {}
-    conf |= _LOOPBACK_CONF if _is_on_this_machine(master) else {}
-    conf |= {"spark.default.parallelism": str(cores), "spark.driver.memory": how.driver_memory} | how.conf
-    for name, value in conf.items():
+    for name, value in (_conf_of_driver(how, master, java=java) | how.conf).items():
         builder = builder.config(name, value)
     with _starting(master), _jvm_noise_in_a_file():
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
     _register_sources(session)
     return session
+
+
+def _conf_of_driver(how: Spark, master: str, *, java: str) -> dict[str, str]:
+    cores = os.cpu_count() or 2
+    conf = _CONF | _LOCAL_CONF | {"spark.driver.extraJavaOptions": java}
+    conf |= {"spark.sql.shuffle.partitions": str(2 * cores)}
+    conf |= _FORKER if master.startswith(_LOCAL) else {}
+    conf |= _LOOPBACK_CONF if _is_on_this_machine(master) else {}
+    return conf | {"spark.default.parallelism": str(cores), "spark.driver.memory": how.driver_memory}
 
 
 @contextmanager
@@ -194,13 +202,40 @@ def take_turns(session: SparkSession, *, pool: str) -> None:
 def _connected(how: Spark) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    _knock(str(how.remote), "Spark Connect server", port=_CONNECT_PORT)
-    session = SparkSession.builder.remote(str(how.remote)).getOrCreate()
+    # It writes every fault to standard error, with the stack of the server, before it is raised here.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    remote = str(how.remote)
+    if remote.startswith(_LOCAL):
+        session = _kept(how, _all_cores() if remote == _LOCAL else remote)
+    else:
+        _knock(remote, "Spark Connect server", port=_CONNECT_PORT)
+        session = SparkSession.builder.remote(remote).getOrCreate()
     for name, value in (_CONF | how.conf).items():
         if name.startswith("spark.sql."):
             session.conf.set(name, value)
     _register_sources(session)
     return session
+
+
+def _kept(how: Spark, master: str) -> SparkSession:
+    """A session of the Connect server of this user on this machine, which the first call starts and nobody ends.
+
+    What belongs to the start of a server is that of the first call.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    _prepare_environment(os.environ, master)
+    builder = SparkSession.builder.remote(master).config("spark.local.connect.reuse", "true")
+    for name, value in _conf_of_driver(how, master, java=_JAVA_FOR_MANY_ROWS).items():
+        builder = builder.config(name, value)
+    with _starting(master), warnings.catch_warnings():
+        # For each setting that cannot be changed any more, also where it is what was asked for.
+        warnings.simplefilter("ignore", UserWarning)
+        return builder.getOrCreate()
+
+
+def _all_cores() -> str:
+    return f"{_LOCAL}[{os.cpu_count() or 2}]"
 
 
 def _knock(url: str, what: str, *, port: int) -> None:
@@ -234,7 +269,7 @@ def _register_sources(session: SparkSession) -> None:
 
 def _is_on_this_machine(master: str) -> bool:
     """Whether driver and workers are all here; then nothing of it listens to the network."""
-    return master.startswith("local") or urlsplit(master).hostname in {_LOOPBACK, "localhost"}
+    return master.startswith(_LOCAL) or urlsplit(master).hostname in {_LOOPBACK, "localhost"}
 
 
 def _prepare_environment(environment: os._Environ[str], master: str) -> None:
