@@ -42,32 +42,38 @@ _OF_THE_QUESTION = (
 
 def ask(house: Warehouse, sql: str, *, limit: int) -> tuple[list[str], list[tuple[Any, ...]]]:
     """(columns, rows). BadQuery, in Spark's words, for what it does not understand or cannot compute."""
+    told: list[str] = []
     try:
-        answer = _times_as_text(_understood(house, sql).limit(limit))
+        answer = _times_as_text(_understood(house, sql, told).limit(limit))
         return answer.columns, [tuple(row) for row in answer.collect()]
     except _OF_THE_QUESTION as fault:
         raise BadQuery(
             next(line for line in str(fault).splitlines() if line.strip()),
             hint="The tables: queueyard pipeline status; columns: queueyard pipeline explain",
         ) from fault
+    finally:
+        # The next question of this session may be asked after a run.
+        for name in told:
+            house.spark.catalog.dropTempView(name)
 
 
-def _understood(house: Warehouse, sql: str) -> DataFrame:
+def _understood(house: Warehouse, sql: str, told: list[str]) -> DataFrame:
     """The question as Spark takes it, which is told of a view or table when it asks for it.
 
     To tell it of all would open every log and list every file, which takes longer than most questions.
     """
-    unknown = _readers(house)
-    if sql.lstrip().lower().startswith("show"):
-        _tell(unknown, *unknown)
+    readers = _readers(house)
+    wanted = list(readers) if sql.lstrip().lower().startswith("show") else []
     while True:
+        for name in wanted:
+            readers[name]().createOrReplaceTempView(name)
+            told.append(name)
         try:
             return house.spark.sql(sql)
         except AnalysisException as fault:
-            name = _missing(fault)
-            if name not in unknown:
+            wanted = [_missing(fault)]
+            if wanted[0] not in readers or wanted[0] in told:
                 raise
-            _tell(unknown, name)
 
 
 def _readers(house: Warehouse) -> dict[str, Callable[[], DataFrame]]:
@@ -75,11 +81,6 @@ def _readers(house: Warehouse) -> dict[str, Callable[[], DataFrame]]:
     readers: dict[str, Callable[[], DataFrame]] = {name: partial(house.view, name) for name in VIEW_NAMES}
     readers |= {metric.name: house.table(metric.spec).read for metric in METRICS}
     return readers | {"violations": house.table(VIOLATIONS).read}
-
-
-def _tell(unknown: dict[str, Callable[[], DataFrame]], *names: str) -> None:
-    for name in names:
-        unknown.pop(name)().createOrReplaceTempView(name)
 
 
 def _missing(fault: AnalysisException) -> str:
