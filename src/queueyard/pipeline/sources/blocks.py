@@ -78,10 +78,12 @@ def batch_of(span: Span, offset: int, block: bytes, size: int, columns: Columns)
         # Blank lines may stay in it: they make no difference to whoever looks for objects.
         found = records_in(texts, shape, data if is_sound and offset + size <= span.end else None)
         records = _picked(found, shape, columns.record)
-        is_more = _is_more(texts, records, block)
-        made = made.append_column(_RECORD, records).append_column(_REST, _where(is_more, texts))
-        if columns.fold is not None and not is_more.true_count:
-            made = _folded(made, records, columns.fold)
+        made = made.append_column(_RECORD, records)
+        if columns.fold is not None or _REST in columns.names:
+            is_more = _is_more(texts, records, block)
+            made = made.append_column(_REST, _where(is_more, texts))
+            if columns.fold is not None and not is_more.true_count:
+                made = _folded(made, records, columns.fold)
     return made.select(columns.names)
 
 
