@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
+    from typing import BinaryIO
 
 #: a tool that does not lock holds the file open for less than this
 _LATECOMERS_S = 0.2
@@ -69,7 +70,7 @@ def rewrite(path: Path, target: Path, unwanted: Callable[[Sequence[bytes]], Sequ
     with explaining("read", path), path.open("rb") as old:
         # Whoever appends as we do waits here, and then finds the new file: nothing is acknowledged into the old one.
         fcntl.flock(old, fcntl.LOCK_EX)
-        content = old.read()
+        content = _lines_in(old, clock)
         lines = [line for line in content.split(b"\n") if line.strip()]
         going = unwanted(lines)
         with explaining("make", target.parent):
@@ -84,6 +85,23 @@ def rewrite(path: Path, target: Path, unwanted: Callable[[Sequence[bytes]], Sequ
     if late.strip():
         append_lines(path, [line for line in late.split(b"\n") if line.strip()])
     return len(going)
+
+
+def _lines_in(file: BinaryIO, clock: Clock) -> bytes:
+    """What is in the file, without a last line that somebody is still writing.
+
+    Who reads while a line is written may see the part of it that ends with a page of memory.
+    """
+    content = file.read()
+    if not content or content.endswith(b"\n"):
+        return content
+    clock.sleep(_LATECOMERS_S)
+    more = file.read()
+    if not more:
+        # Nobody goes on with it: it was left torn.
+        return content
+    content += more
+    return content[: content.rfind(b"\n") + 1]
 
 
 def _archive_one(

@@ -197,6 +197,35 @@ def test_a_late_line_without_newline_is_carried_over_whole(home: Home, store: St
     assert path.read_bytes().endswith(b"\n")
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b'{"id":"qm-3"', b',"to":"api"}\n{"id":"qm-4"}\n'],
+        [b'{"id":"qm-3"', b',"to":"api"}\n{"id":"qm-', b'4"}\n'],
+        [b'{"id":"qm-3"', b',"to":', b'"api"}\n{"id":"qm-4"}\n'],
+    ],
+    ids=["one", "two in a row", "slowly"],
+)
+def test_a_line_that_is_being_written_is_not_cut_in_two(store: Store, write: Writer, pieces: list[bytes]) -> None:
+    path = write(MESSAGES, old_message("qm-1", read=True), old_message("qm-2"))
+
+    with path.open("ab", buffering=0) as foreign:
+        foreign.write(pieces.pop(0))
+        archive(store, EventfulClock(lambda: foreign.write(pieces.pop(0)) if pieces else None), before=BEFORE)
+
+    assert path.read_bytes().split(b"\n")[1:] == [b'{"id":"qm-3","to":"api"}', b'{"id":"qm-4"}', b""]
+    assert ids_in(path)[0] == "qm-2"
+
+
+def test_a_line_that_was_left_torn_stays_a_line(store: Store, write: Writer) -> None:
+    path = write(MESSAGES, old_message("qm-1", read=True), old_message("qm-2"))
+    path.write_bytes(path.read_bytes() + b'{"id":"qm-3"')
+
+    archive(store, FakeClock(), before=BEFORE)
+
+    assert path.read_bytes().split(b"\n")[1:] == [b'{"id":"qm-3"', b""]
+
+
 def test_who_sends_as_we_do_finds_the_new_file(home: Home, store: Store, write: Writer) -> None:
     write(MESSAGES, old_message("qm-1", read=True))
     other = Store(home)
