@@ -78,7 +78,9 @@ class Bench:
             report(f"full: {name}, peak memory", _peak(ones), "MB")
         ours = taken["pipeline"]
         report("full: pipeline / Spark's parse only", _ratio(ours, taken["spark, parse only"]), "x", at_most=2.2)
-        report("full: pipeline / Spark's JSON source", _ratio(ours, taken["spark's JSON source, parse only"]), "x")
+        # Spark has two ways to parse lines, and the words of the bound may mean either.
+        by_file = _ratio(ours, taken["spark's JSON source, parse only"])
+        report("full: pipeline / Spark's JSON source", by_file, "x", at_most=2.2)
         report("full: pipeline / DuckDB", _ratio(ours, taken["duckdb"]), "x")
         lowest = min(_peak(taken[name]) for name in PEERS)
         report("full: peak memory of the pipeline / the lowest of the others", _peak(ours) / lowest, "x", at_most=1)

@@ -214,10 +214,15 @@ def test_a_full_disk_leaves_whole_tables_and_the_next_run_goes_on(
     assert seen_in(Warehouse(spark, str(home))) == undisturbed.seen
 
 
-def test_a_connect_server_that_is_not_there_is_named(tmp_path: Path) -> None:
-    done = run_script("queueyard", "pipeline", "run", "--remote", "sc://127.0.0.1:9", "--json", cwd=tmp_path)
+@pytest.mark.parametrize("remote", ["sc://127.0.0.1:9", "localhost:9"])
+def test_a_connect_server_that_is_not_there_is_refused_and_none_is_started(tmp_path: Path, remote: str) -> None:
+    known = tmp_path / "known.json"
+    command = ("pipeline", "run", "--remote", remote, "--json")
+    done = run_script("queueyard", *command, cwd=tmp_path, SPARK_LOCAL_CONNECT_DISCOVERY=str(known))
 
     assert (done.code, done.fault["kind"]) == (1, "SparkSilent"), done.stderr
+    assert "no Spark Connect server answers" in done.fault["error"]
+    assert not known.exists()
 
 
 def test_a_master_that_is_not_there_is_named(tmp_path: Path) -> None:

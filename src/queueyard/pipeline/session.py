@@ -205,7 +205,7 @@ def _connected(how: Spark) -> SparkSession:
     # It writes every fault to standard error, with the stack of the server, before it is raised here.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     remote = str(how.remote)
-    if remote.startswith(_LOCAL):
+    if remote == _LOCAL or remote.startswith(f"{_LOCAL}["):
         session = _kept(how, _all_cores() if remote == _LOCAL else remote)
     else:
         _knock(remote, "Spark Connect server", port=_CONNECT_PORT)

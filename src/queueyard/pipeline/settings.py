@@ -24,7 +24,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     home: str | None = None
     #: for example local[2] or spark://host:7077
     master: str | None = None
-    #: for example sc://host:15002
+    #: for example sc://host:15002, or local
     remote: str | None = None
     #: memory of the driver
     memory: str = "1200m"
