@@ -112,7 +112,7 @@ def _written(path: Path, texts: list[str]) -> list[Span]:
 
 def _read(spans: list[Span], *, block: int = 1 << 20) -> list[dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source, "_BLOCK_BYTES", block)
+        patch.setattr(source, "_BLOCK_BYTES_TO_FOLD", block)
         patch.setattr(parsing, "_FEW_LINES", 1)
         batches = [batch for span in spans for batch in read_span(span, Columns.of(_WANTED, {}, FOLD))]
     ends = [batch.column("position").to_pylist() for batch in batches if batch.num_rows]

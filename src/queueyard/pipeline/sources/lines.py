@@ -45,6 +45,8 @@ _MOST_BYTES_PER_PIECE = 128 << 20
 _LEAST_BYTES_PER_PIECE = 32 << 20
 _ENOUGH_PIECES = 8
 _BLOCK_BYTES = 4 << 20
+#: The more lines are folded together, the fewer parts are left for Spark.
+_BLOCK_BYTES_TO_FOLD = 16 << 20
 _FROM_BEHIND_BYTES = 64 << 10
 _MOST_BYTES_PER_MICRO_BATCH = 1 << 30
 _EVERY_COLUMN = Columns.of(RECORD, {})
@@ -110,14 +112,14 @@ def read_span(span: Span, columns: Columns = _EVERY_COLUMN) -> Iterator[pa.Recor
     descriptor = _open(span)
     try:
         offset = _first_line_start(descriptor, span.start)
-        size = _BLOCK_BYTES
+        usual = size = _BLOCK_BYTES if columns.fold is None else _BLOCK_BYTES_TO_FOLD
         while offset < span.end:
             block = os.pread(descriptor, size, offset)
             cut = block.rfind(b"\n") + 1
             if cut:
                 yield batch_of(span, offset, block, cut, columns)
                 offset += cut
-                size = _BLOCK_BYTES
+                size = usual
             elif len(block) < size:
                 raise _changed(span.path)
             else:
