@@ -22,7 +22,7 @@ from queueyard.kernel.events import System
 from queueyard.kernel.output import Progress
 from queueyard.pipeline.bronze.records import records_of
 from queueyard.pipeline.run import run
-from queueyard.pipeline.schemas import RECORD, RECORD_KEY, RESERVATION, RESERVATIONS
+from queueyard.pipeline.schemas import RECORD, RESERVATION, RESERVATIONS
 from queueyard.pipeline.session import Spark, find_java, fit, start
 from queueyard.pipeline.silver.folding import FOLD, folded, rows_of_read
 from queueyard.pipeline.size import rows_ahead
@@ -94,8 +94,7 @@ def fold(spark: SparkSession, yard: str, home: str) -> dict[str, float]:
     options = {**read.options, "fold": msgspec.json.encode(FOLD).decode()}
     lines = spark.read.format(read.format).options(**options).schema(_READ).load()
     rows = rows_of_read(lines.withColumn("batch", F.lit(0).cast("long")), RESERVATION)
-    # Few rows of a task are about the same record by now: each goes straight to where its record is folded.
-    written = table.write(folded(rows.repartition(*RECORD_KEY), RESERVATION))
+    written = table.write(folded(rows, RESERVATION))
     table.commit(written, batch=0)
     return {"seconds": time.perf_counter() - start, "rows": written.rows}
 

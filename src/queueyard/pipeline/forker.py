@@ -9,10 +9,14 @@ Workers allocate by the C library: Arrow's own allocator keeps some 70 MB more i
 from __future__ import annotations
 
 from importlib.machinery import PathFinder
+import ctypes
 import os
 from pathlib import PurePath
 import sys
 
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_KEPT_BYTES = 128 << 20
 _PACKAGES = ("pyspark", "py4j")
 
 
@@ -26,7 +30,17 @@ def _is_archive(name: str) -> bool:
     return name.endswith(".zip") and name.startswith(_PACKAGES)
 
 
+def keep_freed_memory() -> None:
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:
+        return
+    mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
+    mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
 if __name__ == "__main__":
+    keep_freed_memory()
     sys.path[:] = without_archives(sys.path)
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from pyspark.daemon import manager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
+from queueyard.pipeline.schemas import RECORD_KEY
 from queueyard.pipeline.sources.parts import Fold
 from queueyard.pipeline.streams import STREAMS
 
@@ -53,7 +54,7 @@ def rows_of_read(lines: DataFrame, schema: StructType) -> DataFrame:
     kept = ("cleared", "generation", "position", "batch")
     return (
         lines.where(_has_id())
-        .withColumn("cleared", F.coalesce(named, F.array().cast("array<string>")))
+        .withColumn("cleared", F.coalesce(named, _none()))
         # The text ends here: what is sorted further on is only what was read of it.
         .select("place", F.coalesce("record", F.from_json("rest", schema)).alias("record"), *kept)
         .select(F.col("place").alias("source"), "record.*", *kept)
@@ -64,23 +65,17 @@ def folded(rows: DataFrame, schema: StructType) -> DataFrame:
     """One row per source and id, with the columns of the rows."""
     fields = [field for field in schema.fields if field.name != "id"]
     bits = {field.name: 1 << number for number, field in enumerate(fields) if field.name != _FIRST}
-    ordered = rows.withColumns({_ORDER: _order(), _BITS: _bits(bits)})
-    return (
-        ordered.groupBy("source", "id")
-        .agg(
-            *[_latest(field, bits).alias(field.name) for field in fields],
-            F.bit_or(_BITS).alias(_BITS),
-            F.max(_ORDER).alias(_ORDER),
-            F.max("batch").alias("batch"),
-        )
-        .select(
-            "source",
-            *schema.fieldNames(),
-            _cleared(bits).alias("cleared"),
-            F.shiftright(_ORDER, _POSITION_BITS).cast("int").alias("generation"),
-            F.col(_ORDER).bitwiseAND((1 << _POSITION_BITS) - 1).alias("position"),
-            "batch",
-        )
+    # Two numbers in place of what they say: an array that goes with each row is moved and sorted with it.
+    ordered = rows.select("source", *schema.fieldNames(), "batch", _order().alias(_ORDER), _bits(bits).alias(_BITS))
+    latest = {field.name: _latest(field, bits) for field in fields}
+    last = F.max(_ORDER)
+    # All of it is said of the aggregates themselves: what is selected from their rows is one more copy of each.
+    return ordered.groupBy(*RECORD_KEY).agg(
+        *[value.alias(name) for name, value in latest.items()],
+        _cleared(latest, bits).alias("cleared"),
+        F.shiftright(last, _POSITION_BITS).cast("int").alias("generation"),
+        last.bitwiseAND((1 << _POSITION_BITS) - 1).alias("position"),
+        F.max("batch").alias("batch"),
     )
 
 
@@ -122,7 +117,14 @@ def _latest(field: StructField, bits: Mapping[str, int]) -> Column:
     return found.cast(field.dataType)
 
 
-def _cleared(bits: Mapping[str, int]) -> Column:
-    """Of a folded row: the fields whose latest value is a null that a line has named."""
-    is_cleared = {name: F.col(name).isNull() & (F.col(_BITS).bitwiseAND(bit) != 0) for name, bit in bits.items()}
-    return F.array_compact(F.array(*[F.when(is_so, F.lit(name)) for name, is_so in is_cleared.items()]))
+def _cleared(latest: Mapping[str, Column], bits: Mapping[str, int]) -> Column:
+    """Of a folded record: the fields whose latest value is a null that a line has named."""
+    found = F.bit_or(_BITS)
+    is_cleared = {name: latest[name].isNull() & (found.bitwiseAND(bit) != 0) for name, bit in bits.items()}
+    named = F.array_compact(F.array(*[F.when(is_so, F.lit(name)) for name, is_so in is_cleared.items()]))
+    # Of most records nothing was, and they need not be asked for each field.
+    return F.when(found != 0, named).otherwise(_none())
+
+
+def _none() -> Column:
+    return F.array().cast("array<string>")
