@@ -31,6 +31,14 @@ def test_a_question_may_join_views_and_gold_however_their_names_are_written(hous
     assert joined == house.view("events").count()
 
 
+def test_nothing_is_written_of_what_spark_is_told_on_the_way(
+    house: Warehouse, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ask(house, "SELECT * FROM summary", limit=1)
+
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_name_that_the_question_gives_itself_is_its_own(house: Warehouse) -> None:
     assert ask(house, "WITH events AS (SELECT 7 AS n) SELECT n FROM events", limit=10)[1] == [(7,)]
 

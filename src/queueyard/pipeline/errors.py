@@ -32,6 +32,10 @@ class SparkSilent(PipelineError):
     """The Spark that was asked for does not start or does not answer."""
 
 
+class CannotPrepare(PipelineError):
+    """Nothing can be kept for later starts of Spark."""
+
+
 class SourceFailed(PipelineError):
     """A place is missing, unreadable or says something that makes no sense."""
 

