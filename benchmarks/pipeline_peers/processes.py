@@ -12,9 +12,12 @@ import subprocess
 import sys
 import tempfile
 from threading import Event, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PACKAGES = ("duckdb==2.0.0", "polars==2.1.0", "orjson==3.13.0")
 _HERE = Path(__file__).parent
@@ -47,14 +50,18 @@ def engine(python: Path, name: str, source: Path, target: Path) -> Measured:
     return measured(str(python), str(_HERE / "engines.py"), name, str(source), str(target))
 
 
-def spark(role: str, *words: object) -> Measured:
-    return measured(sys.executable, str(_HERE / "spark_roles.py"), role, *map(str, words))
+def spark(role: str, *words: object, cache: Path) -> Measured:
+    """With this folder as the user's cache, where classes of Spark may be kept."""
+    command = (sys.executable, str(_HERE / "spark_roles.py"), role, *map(str, words))
+    return measured(*command, environment=os.environ | {"XDG_CACHE_HOME": str(cache)})
 
 
-def measured(*command: str) -> Measured:
+def measured(*command: str, environment: Mapping[str, str] | None = None) -> Measured:
     """Run it to its end; the last line that it prints is JSON."""
     with tempfile.TemporaryFile("w+") as noise:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=noise, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=noise, text=True, start_new_session=True, env=environment
+        )
         memory = _Memory(process.pid)
         memory.start()
         try:
@@ -80,8 +87,10 @@ class _Memory(Thread):
         self._is_over = Event()
 
     def run(self) -> None:
-        while not self._is_over.wait(_PAUSE_S):
+        is_over = False
+        while not is_over:
             self.peak_bytes = max(self.peak_bytes, sum(map(_bytes_of, self._members())))
+            is_over = self._is_over.wait(_PAUSE_S)
 
     def finish(self) -> None:
         self._is_over.set()

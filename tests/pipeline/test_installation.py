@@ -66,7 +66,7 @@ def test_so_do_the_processes_that_plan(spark: SparkSession) -> None:
         def schema(self) -> str:
             return "file string"
 
-        def reader(self, schema: object) -> DataSourceReader:  # noqa: ARG002  by this name
+        def reader(self, schema: object) -> DataSourceReader:
             import pyspark as theirs
 
             return Reader(theirs.__file__)
