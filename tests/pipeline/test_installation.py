@@ -13,7 +13,7 @@ import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader
 import pytest
 
-from queueyard.pipeline.installation import classes_in, home_of_links, java_options
+from queueyard.pipeline.installation import classes_in, home_of_links, is_whole, java_options
 from queueyard.pipeline.session import find_java
 
 if TYPE_CHECKING:
@@ -131,6 +131,16 @@ def test_classes_of_one_java_are_not_those_of_another(tmp_path: Path) -> None:
 
     assert classes_in(home, java) != older
     assert java_options(older) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "so"), [(None, False), (b"", False), (bytes(4096), False), (b"\xa8\xba\x0b\xf0" + bytes(9), True)]
+)
+def test_what_java_did_not_write_to_its_end_has_no_head(tmp_path: Path, content: bytes | None, so: bool) -> None:
+    if content is not None:
+        (tmp_path / "classes.jsa").write_bytes(content)
+
+    assert is_whole(tmp_path / "classes.jsa") is so
 
 
 @_ON_LINUX

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _PARTS_OF_A_HOME = ("bin", "jars", "sbin")
 #: Whatever Java says of an archive, it says on standard output, which is ours.
 _SILENT = "-Xlog:disable"
+#: a number that says what kind of archive it is
+_HEAD_BYTES = 4
 
 
 def home_of_links(installed: Path, environment: Mapping[str, str]) -> Path | None:
@@ -58,6 +60,14 @@ def java_options(classes: Path) -> list[str]:
 def java_options_to_record(classes: Path) -> list[str]:
     """To leave them there when Java ends."""
     return [f"-XX:ArchiveClassesAtExit={classes}", _SILENT]
+
+
+def is_whole(classes: Path) -> bool:
+    """Whether Java has left all of it there: it writes the head last."""
+    if not classes.exists():
+        return False
+    with classes.open("rb") as file:
+        return any(file.read(_HEAD_BYTES))
 
 
 def _cache(environment: Mapping[str, str]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from subprocess import TimeoutExpired
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ import msgspec
 from queueyard.kernel.output import UNSEEN
 from queueyard.pipeline.errors import CannotPrepare
 from queueyard.pipeline.generator import generate
+from queueyard.pipeline.installation import is_whole
 from queueyard.pipeline.queries import ask
 from queueyard.pipeline.run import run
 from queueyard.pipeline.session import Spark, fit, place_of_classes, start
@@ -52,19 +54,27 @@ def prepare(*, memory: str, bar: Progress = UNSEEN) -> Prepared:
             hint="Set XDG_CACHE_HOME to a folder that can be written, or go on without: all it costs is time.",
         )
     # Sessions take what stands under the right name, so it gets there when it is whole.
-    fresh = classes.with_suffix(".new")
-    session = start(Spark(driver_memory=memory, record_to=fresh))
+    fresh = classes.with_name(f"{classes.stem}.{os.getpid()}.new")
+    try:
+        _record(fresh, memory, bar)
+        if not is_whole(fresh):
+            raise CannotPrepare(
+                "this Java has kept no classes",
+                hint=f"Look whether {fresh.parent} has room for 200 MB, or: apt-get install openjdk-17-jre-headless",
+            )
+        fresh.replace(classes)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return Prepared(path=str(classes), bytes=classes.stat().st_size)
+
+
+def _record(classes: Path, memory: str, bar: Progress) -> None:
+    session = start(Spark(driver_memory=memory, record_to=classes))
     try:
         _work(session, bar)
     finally:
         with bar.step("writing"):
             _end(session)
-    if not fresh.exists():
-        raise CannotPrepare(
-            "this Java keeps no classes", hint="Install another one: apt-get install openjdk-17-jre-headless"
-        )
-    fresh.replace(classes)
-    return Prepared(path=str(classes), bytes=classes.stat().st_size)
 
 
 def _work(session: SparkSession, bar: Progress) -> None:
