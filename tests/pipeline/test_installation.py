@@ -32,7 +32,7 @@ session = start(Spark(master="local[1]"))
 assert session.range(3).count() == 3
 java = session.sparkContext._gateway.proc.pid
 lines = Path(f"/proc/{java}/maps").read_text().splitlines()
-print(*{line.split()[-1] for line in lines if "/classes-" in line})
+print(*{line.split(maxsplit=5)[-1] for line in lines if "/classes-" in line})
 """
 _LONGEST_S = 280
 _ON_LINUX = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells what Java has mapped")
@@ -145,11 +145,14 @@ def test_what_java_did_not_write_to_its_end_has_no_head(tmp_path: Path, content:
 
 @_ON_LINUX
 def test_sessions_start_with_the_classes_that_were_kept(tmp_path: Path) -> None:
-    told = _called(tmp_path, str(_SCRIPT), "pipeline", "prepare", "--json")
+    cache = tmp_path / "two words"
+    cache.mkdir()
+
+    told = _called(cache, str(_SCRIPT), "pipeline", "prepare", "--json")
 
     kept = json.loads(told)["path"]
-    assert Path(kept).is_relative_to(tmp_path)
-    assert _called(tmp_path, sys.executable, "-c", _MAPPED).split() == [kept]
+    assert Path(kept).is_relative_to(cache)
+    assert _called(cache, sys.executable, "-c", _MAPPED).splitlines() == [kept]
     assert not list(Path(kept).parent.glob("*.new"))
     # It is large, and folders of tests are kept for a while.
     Path(kept).unlink()

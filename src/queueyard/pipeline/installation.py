@@ -53,13 +53,13 @@ def classes_in(home: Path, java: Path) -> Path:
 
 
 def java_options(classes: Path) -> list[str]:
-    """To start with these classes, if they are there."""
-    return [f"-XX:SharedArchiveFile={classes}", _SILENT] if classes.exists() else []
+    """To start with these classes, if they are there. Spark takes options apart at spaces that stand in no quotes."""
+    return [f'"-XX:SharedArchiveFile={classes}"', _SILENT] if classes.exists() else []
 
 
 def java_options_to_record(classes: Path) -> list[str]:
     """To leave them there when Java ends."""
-    return [f"-XX:ArchiveClassesAtExit={classes}", _SILENT]
+    return [f'"-XX:ArchiveClassesAtExit={classes}"', _SILENT]
 
 
 def is_whole(classes: Path) -> bool:

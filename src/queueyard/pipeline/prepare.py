@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from queueyard.kernel.atomic import replace_file
 from queueyard.kernel.output import UNSEEN
 from queueyard.pipeline.errors import CannotPrepare
 from queueyard.pipeline.generator import generate
@@ -62,7 +63,7 @@ def prepare(*, memory: str, bar: Progress = UNSEEN) -> Prepared:
                 "this Java has kept no classes",
                 hint=f"Look whether {fresh.parent} has room for 200 MB, or: apt-get install openjdk-17-jre-headless",
             )
-        fresh.replace(classes)
+        replace_file(classes, fresh.read_bytes())
     finally:
         fresh.unlink(missing_ok=True)
     return Prepared(path=str(classes), bytes=classes.stat().st_size)
