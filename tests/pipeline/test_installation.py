@@ -120,6 +120,26 @@ def test_without_a_folder_for_it_there_is_no_home_of_links(tmp_path: Path) -> No
     assert home_of_links(_PACKAGE, {"XDG_CACHE_HOME": str(tmp_path / "cache")}) is None
 
 
+@pytest.mark.parametrize("open_to_others", [".", "queueyard"])
+def test_what_others_may_change_is_not_run(tmp_path: Path, open_to_others: str) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    home = home_of_links(_PACKAGE, environment)
+    assert home is not None
+    (home if open_to_others == "." else tmp_path / open_to_others).chmod(0o777)
+
+    assert home_of_links(_PACKAGE, environment) is None
+
+
+def test_links_to_another_spark_are_not_followed(tmp_path: Path) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    home = home_of_links(_PACKAGE, environment)
+    assert home is not None
+    (home / "jars").unlink()
+    (home / "jars").symlink_to(tmp_path)
+
+    assert home_of_links(_PACKAGE, environment) is None
+
+
 def test_classes_of_one_java_are_not_those_of_another(tmp_path: Path) -> None:
     home = home_of_links(_PACKAGE, {"XDG_CACHE_HOME": str(tmp_path)})
     assert home is not None
@@ -159,7 +179,7 @@ def test_sessions_start_with_the_classes_that_were_kept(tmp_path: Path) -> None:
 
 
 @_ON_LINUX
-def test_java_does_without_classes_that_are_broken_and_says_nothing(tmp_path: Path) -> None:
+def test_java_does_without_classes_that_are_broken(tmp_path: Path) -> None:
     home, java = home_of_links(_PACKAGE, {"XDG_CACHE_HOME": str(tmp_path)}), find_java(os.environ)
     assert home is not None
     assert java is not None

@@ -13,7 +13,9 @@ from __future__ import annotations
 from contextlib import suppress
 from hashlib import sha256
 from importlib.metadata import version
+import os
 from pathlib import Path
+import stat
 import sysconfig
 from typing import TYPE_CHECKING
 
@@ -33,15 +35,19 @@ def home_of_links(installed: Path, environment: Mapping[str, str]) -> Path | Non
     # Elsewhere than among the installed packages, other processes may find it only in the archives.
     if installed.parent != Path(sysconfig.get_paths()["purelib"]) or not (installed / "jars").is_dir():
         return None
-    home = _cache(environment) / f"spark-{_digest(str(installed), version('pyspark'))}"
+    cache = _cache(environment)
+    home = cache / f"spark-{_digest(str(installed), version('pyspark'))}"
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in _PARTS_OF_A_HOME:
             with suppress(FileExistsError):
                 (home / part).symlink_to(installed / part)
+        # All of it is run as code, so nobody else may have put it there or be able to change it.
+        is_ours = _is_ours(cache) and _is_ours(home)
+        is_so = is_ours and all((home / part).readlink() == installed / part for part in _PARTS_OF_A_HOME)
     except OSError:
         return None
-    return home
+    return home if is_so else None
 
 
 def classes_in(home: Path, java: Path) -> Path:
@@ -68,6 +74,11 @@ def is_whole(classes: Path) -> bool:
         return False
     with classes.open("rb") as file:
         return any(file.read(_HEAD_BYTES))
+
+
+def _is_ours(folder: Path) -> bool:
+    found = folder.stat()
+    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _cache(environment: Mapping[str, str]) -> Path:
