@@ -83,7 +83,8 @@ _WORKERS = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(128 << 20),
 }
-_JAVA = "-XX:ReservedCodeCacheSize=256m -Dlog4j2.level=ERROR"
+# While Spark loads its classes, Java would collect the whole heap four times to make room for them.
+_JAVA = "-XX:MetaspaceSize=256m -XX:ReservedCodeCacheSize=256m -Dlog4j2.level=ERROR"
 # The compiler that starts fast, and the collector that needs no threads: small batches are over before the other ones
 # pay. That compiler has a small cache by default; once it is full, Java only interprets.
 _JAVA_FOR_FEW_ROWS = f"{_JAVA} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
