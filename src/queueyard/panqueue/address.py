@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 import os
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379
 _HINT = "For example: redis://localhost:6379/0"
+_HINT_TO_ESCAPE = "In a password, write / as %2F, ? as %3F, # as %23, [ as %5B, ] as %5D, @ as %40 and % as %25."
 _SCHEMES = {
     "redis": (False, "direct"),
     "valkey": (False, "direct"),
@@ -128,11 +130,28 @@ def default_url(environment: Mapping[str, str] = os.environ) -> str:
 
 def parse_address(url: str) -> Address:
     """Understand a URL. BadAddress says what is wrong, and never repeats a password."""
-    scheme, mark, _ = url.partition("://")
-    if not mark or scheme.lower() not in _SCHEMES:
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        raise BadAddress("not a Redis URL: it has no ://", hint=_HINT)
+    if scheme.lower() not in _SCHEMES:
         raise BadAddress(f"not a Redis URL: it starts with {scheme[:20]!r}", hint=_HINT)
-    tls, topology = _SCHEMES[scheme.lower()]
+    try:
+        return _understood(url)
+    except ValueError:
+        # It quotes what it does not understand.
+        raise BadAddress("the URL makes no sense", hint=_HINT_TO_ESCAPE) from None
+    except BadAddress:
+        # What is complained about may be a piece of a password: one that is not escaped ends at any of these.
+        if re.search("[/?#].*@", rest, re.DOTALL):
+            raise BadAddress("the URL makes no sense", hint=_HINT_TO_ESCAPE) from None
+        raise
+
+
+def _understood(url: str) -> Address:
     parts = urlsplit(url)
+    tls, topology = _SCHEMES[parts.scheme]
+    if parts.fragment:
+        raise BadAddress("the URL has a # in it, which means nothing here", hint=_HINT_TO_ESCAPE)
     options = _options(parts.query)
     login, hosts = _login_and_hosts(parts.netloc, options)
     steps = [unquote(step) for step in parts.path.split("/") if step]
@@ -144,7 +163,7 @@ def parse_address(url: str) -> Address:
         tls_options={name: value for name, value in options.items() if name.startswith("ssl_")},
         sentinel_login=Login(options.get("sentinel_username"), options.get("sentinel_password")),
     )
-    if scheme.lower().endswith("unix"):
+    if parts.scheme.endswith("unix"):
         if not parts.path:
             raise BadAddress("the URL names no socket", hint="For example: unix:///run/redis.sock")
         return replace(base, nodes=(Node(path=unquote(parts.path)),), db=_db(options.get("db", "0")))
@@ -162,7 +181,7 @@ def parse_address(url: str) -> Address:
 
 
 def _options(query: str) -> dict[str, str]:
-    options = dict(parse_qsl(query))
+    options = dict(parse_qsl(query, strict_parsing=True)) if query else {}
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         raise BadAddress(f"unknown options in the URL: {', '.join(unknown)}", hint=f"Known: {', '.join(_OPTIONS)}")
@@ -180,15 +199,14 @@ def _login_and_hosts(netloc: str, options: dict[str, str]) -> tuple[Login, str]:
 def _node(text: str, default_port: int) -> Node:
     bracketed = text.startswith("[")
     host, colon, port = text.rpartition(":") if ":" in text.rpartition("]")[2] else (text, "", "")
-    if colon and not port.isdecimal():
-        raise BadAddress(f"not a port: {port!r}", hint=_HINT)
-    number = int(port) if colon else default_port
+    number = int(port) if port.isdecimal() else 0 if colon else default_port
     if not 0 < number < 65536:
-        raise BadAddress(f"not a port: {number}", hint=_HINT)
+        # It is not repeated: where somebody forgot the host, this is the password.
+        raise BadAddress("a port must be a number from 1 to 65535", hint=_HINT)
     return Node(host=(host.strip("[]") if bracketed else host) or "localhost", port=number)
 
 
 def _db(text: str) -> int:
     if not text.isdecimal():
-        raise BadAddress(f"not the number of a database: {text!r}", hint=_HINT)
+        raise BadAddress("the number of a database must be digits", hint=_HINT)
     return int(text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hypothesis import example, given
+from hypothesis import strategies as st
 import pytest
 
 from queueyard.panqueue.address import Node, Topology, default_url, parse_address
@@ -70,6 +72,43 @@ def test_a_message_about_a_bad_url_does_not_repeat_its_password() -> None:
         parse_address("http://user:hunter2@host")
 
     assert "hunter2" not in str(caught.value)
+
+
+@given(
+    before=st.text("/?#@:%[]&=,1a", max_size=4),
+    after=st.text("/?#@:%[]&=,1a", max_size=4),
+    host=st.sampled_from(["@host", "@host:6379/0", "@host/x", "@host?db=x", "@[::1]:1"]),
+    scheme=st.sampled_from(["redis", "redis+sentinel", "redis+cluster", "unix", "http", ""]),
+)
+@example(before="[", after="", host="@host", scheme="redis")
+@example(before="1#", after="", host="@host", scheme="redis")
+@example(before="1?", after="", host="@host", scheme="redis")
+def test_no_message_repeats_a_password_that_was_not_escaped(before: str, after: str, host: str, scheme: str) -> None:
+    assert "hunter" not in _complaint_about(f"{scheme}://user:{before}hunter{after}{host}")
+
+
+@pytest.mark.parametrize("url", ["user:hunter2@host", "redis://user:hunter2", "redis://user:1/hunter2"])
+def test_nor_does_one_about_a_url_that_lacks_something(url: str) -> None:
+    complaint = _complaint_about(url)
+
+    assert complaint
+    assert "hunter2" not in complaint
+
+
+def _complaint_about(url: str) -> str:
+    try:
+        parse_address(url)
+    except BadAddress as refused:
+        return f"{refused} {refused.hint}"
+    return ""
+
+
+@pytest.mark.parametrize("url", ["redis://:1#hunter2@host", "redis://:1?hunter2@host", "redis://:1/hunter2@host"])
+def test_a_piece_of_a_password_is_not_taken_for_the_port_of_this_machine(url: str) -> None:
+    with pytest.raises(BadAddress, match="makes no sense") as refused:
+        parse_address(url)
+
+    assert "# as %23" in str(refused.value.hint)
 
 
 def test_whoever_is_told_nothing_looks_at_redis_url() -> None:
