@@ -14,7 +14,7 @@ QUEUEYARD_PARTS ?= $(CURDIR)/.parts
 export QUEUEYARD_PARTS
 export PATH := $(QUEUEYARD_PARTS)/bin:$(CURDIR)/$(BIN):$(PATH)
 
-TEST_PARTS := git jj valkey chromium bubblewrap
+TEST_PARTS := git jj valkey redis chromium bubblewrap
 PROCESSES ?= auto
 SOURCES := src tests tools benchmarks examples
 

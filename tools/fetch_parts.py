@@ -2,10 +2,10 @@
 
     python tools/fetch_parts.py [--into FOLDER] [--require] jj valkey chromium ...
 
-What is on the machine is used as it is. jj is otherwise unpacked from the machine's own Debian mirror into the parts
-folder, without installing anything; the system packages are installed where that is allowed (root, apt-get). The
-parts folder is --into, else QUEUEYARD_PARTS, else .parts in this checkout; it may be moved, and may be shared by
-several checkouts and by several runs at once.
+What is on the machine is used as it is. jj and Redis are otherwise unpacked from the machine's own Debian mirror into
+the parts folder, without installing anything (Redis, once installed, would run as a service); the system packages are
+installed where that is allowed (root, apt-get). The parts folder is --into, else QUEUEYARD_PARTS, else .parts in this
+checkout; it may be moved, and may be shared by several checkouts and by several runs at once.
 
 A part that cannot be had is one MISSING line. The exit code is 0 even so, except with --require or CI=true.
 
@@ -47,20 +47,19 @@ if TYPE_CHECKING:
 ALIASES = {"chromium": "browser"}
 #: System packages that need no care: part -> Debian's name.
 APT_PACKAGES = {
-    "redis": "redis-server",
     "java": "default-jre-headless",
     "bubblewrap": "bubblewrap",
     "browser": "chromium",
 }
-#: The suite of Debian that has jj, and the package.
-JJ_SUITE, JJ_PACKAGE = "sid", "jujutsu"
+#: The suite of Debian that has jj.
+SUITE = "sid"
 #: Where Debian keeps the keys of its archive, old and new spelling.
 KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
 )
 
-WORKSHOP_PREFIX = "fetching-jj-"
+WORKSHOP_PREFIX = "fetching-"
 APT_TIMEOUT_S = 600.0
 # dpkg may not be stopped half-way through an installation, so this is for a hang and nothing else.
 APT_INSTALL_TIMEOUT_S = 3600.0
@@ -76,13 +75,32 @@ ONLY_SIGNED = [
 
 # The program is started through the C library that was unpacked with it, because the machine's own may be older.
 # All paths are relative to the script, and no cpu's name is in them, so the folder may be moved.
-JJ_WRAPPER = """\
+WRAPPER = """\
 #!/bin/sh
 self=$(readlink -f -- "$0")
-root=${self%/bin/jj}/jj
+root=${self%%/bin/%(program)s}/%(part)s
 for loader in "$root"/usr/lib/*/ld*.so.*; do break; done
-exec "$loader" --library-path "${loader%/*}" "$root/usr/bin/jj" "$@"
+exec "$loader" --library-path "${loader%%/*}" "$root/usr/bin/%(program)s" "$@"
 """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unpacked:
+    """A part that is unpacked and not installed."""
+
+    program: str
+    #: Debian's packages; the libraries that they depend on come along.
+    packages: tuple[str, ...]
+
+    def wrapper(self, part: str) -> str:
+        return WRAPPER % {"part": part, "program": self.program}
+
+
+UNPACKED = {
+    "jj": Unpacked(program="jj", packages=("jujutsu",)),
+    # The first holds links to the programs of the second.
+    "redis": Unpacked(program="redis-server", packages=("redis-server", "redis-tools")),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,8 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def provide(name: str, folder: Path) -> Available:
     """The part, after whatever was needed to have it; raises MissingError, NoAnswerError or OSError."""
-    if name == "jj":
-        return _provide_jj(folder)
+    if name in UNPACKED:
+        return _provide_unpacked(name, folder)
     part = find_part(name)
     if not part.found and name in APT_PACKAGES:
         return _install(part, folder)
@@ -219,17 +237,17 @@ def _complaint(output: str) -> str:
     return next(iter(marked + lines[-1:]), "without a word")
 
 
-# --- jj
+# --- what is unpacked and not installed
 
 
-def _provide_jj(folder: Path) -> Available:
-    on_the_path = find_part("jj")
+def _provide_unpacked(name: str, folder: Path) -> Available:
+    on_the_path = find_part(name)
     if on_the_path.found and on_the_path.note is None:
         return _available(on_the_path)
-    kept = _kept_jj(folder)
+    kept = _kept(name, folder)
     if not kept.found:
         try:
-            kept = _fetch_jj_once(folder)
+            kept = _fetch_once(name, folder)
         except MissingError as error:
             raise MissingError(f"{_shortcoming(on_the_path)}; {error}") from error
     return _available(kept, how="fetched")
@@ -237,58 +255,61 @@ def _provide_jj(folder: Path) -> Available:
 
 def _shortcoming(on_the_path: Part) -> str:
     if on_the_path.found:
-        return f"jj {on_the_path.version} is on the PATH, but {on_the_path.note}"
+        return f"{on_the_path.name} {on_the_path.version} is on the PATH, but {on_the_path.note}"
     return on_the_path.note or "not on this machine"
 
 
-def _fetch_jj_once(folder: Path) -> Part:
+def _fetch_once(name: str, folder: Path) -> Part:
     with _alone(folder):
-        kept = _kept_jj(folder)
+        kept = _kept(name, folder)
         if not kept.found:
-            _fetch_jj(folder)
-            kept = _kept_jj(folder)
+            _fetch(name, folder)
+            kept = _kept(name, folder)
     return kept
 
 
-def _kept_jj(folder: Path) -> Part:
-    return find_part("jj", search_path=str(folder / "bin"))
+def _kept(name: str, folder: Path) -> Part:
+    return find_part(name, search_path=str(folder / "bin"))
 
 
-def _fetch_jj(folder: Path) -> None:
-    """Leaves a bin/jj in the folder that has answered; until then all happens in a workshop beside it.
+def _fetch(name: str, folder: Path) -> None:
+    """Leaves a program in the bin of the folder that has answered; until then all happens in a workshop beside it.
 
     Whatever an interrupted run has left behind is thrown away first.
     """
-    for leftover in (folder / "jj", *folder.glob(f"{WORKSHOP_PREFIX}*")):
+    program = UNPACKED[name].program
+    for leftover in (folder / name, *folder.glob(f"{WORKSHOP_PREFIX}*")):
         shutil.rmtree(leftover, ignore_errors=True)
     # A new name each time: an apt-get that outlived its run may still be writing to the old one.
     workshop = Path(mkdtemp(prefix=WORKSHOP_PREFIX, dir=folder))
     try:
-        _make_jj(workshop)
+        _make(name, workshop)
         (folder / "bin").mkdir(exist_ok=True)
-        if (workshop / "jj").exists():
-            (workshop / "jj").rename(folder / "jj")
-        (workshop / "bin" / "jj").replace(folder / "bin" / "jj")
+        if (workshop / name).exists():
+            (workshop / name).rename(folder / name)
+        (workshop / "bin" / program).replace(folder / "bin" / program)
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
 
 
-def _make_jj(workshop: Path) -> None:
+def _make(name: str, workshop: Path) -> None:
     try:
-        _unpack_jj(workshop)
-        _try_out(workshop)
+        _unpack(name, workshop)
+        _try_out(name, workshop)
     except MissingError as error:
+        if name != "jj":
+            raise
         if os.environ.get("QUEUEYARD_CARGO") != "1":
             raise MissingError(f"{error}; to compile it, type: QUEUEYARD_CARGO=1 make parts") from error
         shutil.rmtree(workshop)
         _compile_jj(workshop)
-        _try_out(workshop)
+        _try_out(name, workshop)
 
 
-def _try_out(workshop: Path) -> None:
-    made = _kept_jj(workshop)
+def _try_out(name: str, workshop: Path) -> None:
+    made = _kept(name, workshop)
     if not made.found:
-        raise MissingError(f"the fetched jj does not work: {made.note}")
+        raise MissingError(f"the fetched {name} does not work: {made.note}")
 
 
 def _compile_jj(workshop: Path) -> None:
@@ -298,25 +319,26 @@ def _compile_jj(workshop: Path) -> None:
     _output_of([*command, "jj-cli"], timeout_s=CARGO_TIMEOUT_S)
 
 
-def _unpack_jj(workshop: Path) -> None:
+def _unpack(name: str, workshop: Path) -> None:
     for program in ("apt-get", "apt-cache", "dpkg-deb"):
         if shutil.which(program) is None:
             raise MissingError(f"there is no {program} to fetch it with")
     packages = workshop / "packages"
     packages.mkdir()
     apt = _private_apt(workshop / "apt")
-    _apt([*apt, "download", JJ_PACKAGE, *_libraries_of_jj(apt)], cwd=packages)
+    wanted = UNPACKED[name]
+    _apt([*apt, "download", *wanted.packages, *_libraries_of(wanted, apt)], cwd=packages)
     for package in sorted(packages.glob("*.deb")):
-        _output_of(["dpkg-deb", "-x", str(package), str(workshop / "jj")], timeout_s=APT_TIMEOUT_S)
-    wrapper = workshop / "bin" / "jj"
+        _output_of(["dpkg-deb", "-x", str(package), str(workshop / name)], timeout_s=APT_TIMEOUT_S)
+    wrapper = workshop / "bin" / wanted.program
     wrapper.parent.mkdir()
-    wrapper.write_text(JJ_WRAPPER, encoding="utf-8")
+    wrapper.write_text(wanted.wrapper(name), encoding="utf-8")
     wrapper.chmod(0o755)
 
 
-def _libraries_of_jj(apt: list[str]) -> list[str]:
-    """Every library package that jj needs in this release of it, the C library included."""
-    command = ["apt-cache", *apt, "depends", "--recurse", "--important", JJ_PACKAGE]
+def _libraries_of(wanted: Unpacked, apt: list[str]) -> list[str]:
+    """Every library package that it needs in this release of it, the C library included."""
+    command = ["apt-cache", *apt, "depends", "--recurse", "--important", *wanted.packages]
     # Packages stand at the start of a line, what they depend on is indented, and <virtual> ones have no file.
     return re.findall(r"^(lib[^\s:]+)", _output_of(command, timeout_s=APT_TIMEOUT_S), re.MULTILINE)
 
@@ -350,7 +372,7 @@ def _private_apt(folder: Path) -> list[str]:
     apt = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
     complaint = "apt knows no Debian archive"
     for archive in _debian_archives():
-        sources.write_text(f"deb [signed-by={keyring}] {archive} {JJ_SUITE} main\n", encoding="utf-8")
+        sources.write_text(f"deb [signed-by={keyring}] {archive} {SUITE} main\n", encoding="utf-8")
         try:
             _apt([*apt, "update"])
         except MissingError as error:

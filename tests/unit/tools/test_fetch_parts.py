@@ -1,7 +1,7 @@
 """Fetching parts without a network: the real apt, dpkg-deb and gpg against an archive in a temporary folder.
 
 The archive holds a package `jujutsu` whose jj is a copy of GNU echo (it tells a version, and repeats its arguments),
-and a package with this machine's own loader and C library for it.
+another copy for Redis behind a link as Debian has it, and a package with this machine's own loader and C library.
 """
 
 from __future__ import annotations
@@ -201,11 +201,14 @@ def _do(*command: str) -> str:
 
 
 def _build_package(archive: Path, name: str, *, depends: str, files: dict[str, Path]) -> str:
-    """Puts a package with these files into the archive, and returns its paragraph for the index."""
+    """Puts a package into the archive, and returns its paragraph for the index. A file without a folder is a link."""
     root = archive / f"{name}.root"
     for target, source in files.items():
         (root / target).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, root / target)
+        if source.is_absolute():
+            shutil.copy(source, root / target)
+        else:
+            (root / target).symlink_to(source)
     (root / "DEBIAN").mkdir()
     control = (
         f"Package: {name}\nVersion: 1\nArchitecture: {_do('dpkg', '--print-architecture').strip()}\n"
@@ -231,8 +234,12 @@ def signed_archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive
         if shutil.which(program) is None:
             (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"there is no {program} here")
     folder = tmp_path_factory.mktemp("archive")
+    echo, needs_libraries = Path("/usr/bin/echo"), "Depends: libc6\n"
+    link = {"usr/bin/redis-server": Path("redis-check-rdb")}
     paragraphs = [
-        _build_package(folder, "jujutsu", depends="Depends: libc6\n", files={"usr/bin/jj": Path("/usr/bin/echo")}),
+        _build_package(folder, "jujutsu", depends=needs_libraries, files={"usr/bin/jj": echo}),
+        _build_package(folder, "redis-server", depends="Depends: redis-tools\n", files=link),
+        _build_package(folder, "redis-tools", depends=needs_libraries, files={"usr/bin/redis-check-rdb": echo}),
         _build_package(folder, "libc6", depends="", files=_libraries_of_this_machine()),
     ]
     architecture = _do("dpkg", "--print-architecture").strip()
@@ -259,9 +266,9 @@ def signed_archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive
 
 @pytest.fixture
 def archive(signed_archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
-    """A copy of its own, which apt takes for the archive of this machine; no jj that works is on the PATH."""
+    """A copy of its own, which apt takes for the archive of this machine; no part that works is on the PATH."""
     folder = tmp_path / "archive"
-    shutil.copytree(signed_archive.folder, folder)
+    shutil.copytree(signed_archive.folder, folder, symlinks=True)
     sources, configuration = tmp_path / "sources.list", tmp_path / "apt.conf"
     # The machine trusts it blindly, which must make no difference.
     sources.write_text(f"deb [trusted=yes] file:{folder} sid main\n")
@@ -269,9 +276,11 @@ def archive(signed_archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyP
         f'Dir::Etc::sourcelist "{sources}"; Dir::Etc::sourceparts "-"; Dir::State::lists "{tmp_path}/lists";\n'
         'APT::Get::AllowUnauthenticated "true"; Acquire::AllowInsecureRepositories "true";\n'
     )
-    broken = _write_script(tmp_path / "broken" / "jj", "exit 1")
+    broken = tmp_path / "broken"
+    for program in ("jj", "redis-server"):
+        _write_script(broken / program, "exit 1")
     monkeypatch.setenv("APT_CONFIG", str(configuration))
-    monkeypatch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{broken}:{os.environ['PATH']}")
     monkeypatch.setattr(fetch_parts, "KEYRINGS", (signed_archive.keyring,))
     return Archive(folder=folder, keyring=signed_archive.keyring, gpg_home=signed_archive.gpg_home)
 
@@ -291,6 +300,19 @@ def test_jj_is_unpacked_with_the_libraries_that_it_depends_on(
     assert f"  {parts}/bin/jj (fetched" in capsys.readouterr().out
     assert _said_by(parts / "bin" / "jj", "log", "-r", "a | *") == "log -r a | *\n"
     assert sorted(path.name for path in parts.iterdir()) == ["bin", "jj", "lock"]
+
+
+def test_redis_is_unpacked_beside_jj_and_installed_nowhere(
+    archive: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = tmp_path / "parts"
+
+    exit_code = fetch_parts.main(["--require", "--into", str(parts), "redis", "jj"])
+
+    assert exit_code == 0
+    assert f"  {parts}/bin/redis-server (fetched)\n" in capsys.readouterr().out
+    assert _said_by(parts / "bin" / "redis-server", "--port", "1") == "--port 1\n"
+    assert sorted(path.name for path in parts.iterdir()) == ["bin", "jj", "lock", "redis"]
 
 
 def test_a_fetched_jj_works_after_its_folder_has_moved_and_through_a_link(archive: Archive, tmp_path: Path) -> None:
@@ -314,9 +336,9 @@ def test_what_an_interrupted_fetch_left_behind_is_thrown_away_and_done_again(
     torn = parts / "jj" / "usr" / "bin" / "jj"
     torn.parent.mkdir(parents=True)
     torn.write_bytes(b"\x7fELF and then the power went")
-    (parts / "fetching-jj-before" / "apt").mkdir(parents=True)
+    (parts / "fetching-before" / "apt").mkdir(parents=True)
     if wrapper_was_written:
-        _write_script(parts / "bin" / "jj", fetch_parts.JJ_WRAPPER)
+        _write_script(parts / "bin" / "jj", fetch_parts.UNPACKED["jj"].wrapper("jj"))
 
     exit_code = fetch_parts.main(["--require", "--into", str(parts), "jj"])
 
