@@ -88,7 +88,10 @@ _JAVA = "-XX:MetaspaceSize=256m -XX:ReservedCodeCacheSize=256m -Dlog4j2.level=ER
 # The compiler that starts fast, and the collector that needs no threads: small batches are over before the other ones
 # pay. That compiler has a small cache by default; once it is full, Java only interprets.
 _JAVA_FOR_FEW_ROWS = f"{_JAVA} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_JAVA_FOR_MANY_ROWS = f"{_JAVA} -XX:+UseParallelGC"
+# The thorough compiler is asked four times as late as by default: much of what it would take up otherwise is called
+# often only while Spark reads its classes and plans. What every row goes through comes to it soon all the same.
+_LATE = "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 -XX:Tier4CompileThreshold=60000"
+_JAVA_FOR_MANY_ROWS = f"{_JAVA} {_LATE} -XX:+UseParallelGC"
 #: how masters begin that are this machine
 _LOCAL = "local"
 _CONNECT_PORT = 15002
