@@ -158,6 +158,23 @@ class TestSuggestedTests:
         assert len(server.feed(space=space)) == 50
         assert "50 ops in 2 batches stay queued" in stopped.stderr
 
+    def test_a_server_that_is_away_keeps_nothing_from_the_others(
+        self, server: RunningServer, space: str, tmp_path: Path
+    ) -> None:
+        with FaultyProxy(server.url, ["drop"] * 100) as away:
+            client = ScriptClient(tmp_path, server.url, space)
+            write_files(client, 1)
+            client.json("plan")
+            for name in ("first", "second"):
+                client.json("plan", JOLLI_SERVER=away.url, JOLLI_SPACE=name)
+
+            done = client.run("resume", "--all", "--retry-for", "300ms")
+
+        assert done.code == 75
+        assert "sent 1 batch" in done.stdout
+        assert done.stderr.count("1 ops in 1 batch stay queued") == 2
+        assert paths(server.feed(space=space)) == ["000.md"]
+
 
 class TestRetryAndResume:
     def test_only_the_failed_batch_is_sent_again(self, server: RunningServer, space: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from queueyard.ops.calls import NEEDS_A_DECISION, Call, common, common_before, p
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from queueyard.kernel.errors import QueueyardError
     from queueyard.ops.planning import Plan
     from queueyard.ops.service import Ops
     from queueyard.ops.worker import Outcome, Sent
@@ -238,30 +239,51 @@ def _tell_plan(call: Call, planned: Plan) -> None:
 
 
 def _send_and_tell(call: Call, scopes: list[Ops], planned: Plan | None) -> None:
+    done, failure = _send_all(call, scopes)
+    if done.batches or failure is None:
+        _tell(call, done, planned)
+    if failure is not None:
+        raise failure
+    if done.conflicts or done.rejected:
+        click.get_current_context().exit(NEEDS_A_DECISION)
+
+
+def _send_all(call: Call, scopes: list[Ops]) -> tuple[Outcome, QueueyardError | None]:
+    """What waits for one server is sent whatever becomes of the others; the last failure is told."""
+    from queueyard.kernel.errors import QueueyardError  # noqa: PLC0415
     from queueyard.ops.worker import Outcome  # noqa: PLC0415
 
     total = Outcome()
+    failure: QueueyardError | None = None
     for ops in scopes:
-        done = _send(call, ops)
+        try:
+            done = _send(call, ops)
+        except QueueyardError as fault:
+            if failure is not None:
+                call.out.warn(str(failure))
+            failure = fault
+            continue
         for name in ("requests", "batches", "applied", "conflicts", "rejected", "unknown", "bytes", "retries"):
             setattr(total, name, getattr(total, name) + getattr(done, name))
         total.notes += done.notes
-    for note in total.notes:
+    return total, failure
+
+
+def _tell(call: Call, done: Outcome, planned: Plan | None) -> None:
+    for note in done.notes:
         call.out.warn(note)
     if call.as_json:
         from queueyard.ops.records import to_raw  # noqa: PLC0415
 
-        call.out.data({"plan": to_raw(planned), **to_raw(total)} if planned else to_raw(total))
-    elif total.batches:
-        call.out.text(_told(total))
+        call.out.data({"plan": to_raw(planned), **to_raw(done)} if planned else to_raw(done))
+    elif done.batches:
+        call.out.text(_told(done))
     elif planned is None:
         call.out.note("Nothing was queued.")
-    if total.conflicts:
-        call.out.note(f"{plural(total.conflicts, 'conflict')}: jolli-ops pull, then jolli-ops conflicts")
-    if total.rejected:
-        call.out.note(f"{total.rejected} rejected: jolli-ops dead list")
-    if total.conflicts or total.rejected:
-        click.get_current_context().exit(NEEDS_A_DECISION)
+    if done.conflicts:
+        call.out.note(f"{plural(done.conflicts, 'conflict')}: jolli-ops pull, then jolli-ops conflicts")
+    if done.rejected:
+        call.out.note(f"{done.rejected} rejected: jolli-ops dead list")
 
 
 def _send(call: Call, ops: Ops) -> Outcome:
