@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
@@ -33,6 +35,26 @@ _NOTED = T.StructType([T.StructField(name, T.StringType()) for name in _FIELDS])
 _WANTED = T.StructType(
     [RECORD["position"], T.StructField("record", _NOTED), T.StructField("rest", T.StringType()), RECORD["raw"]]
 )
+_READ_AND_TOLD = """
+import sys
+from pathlib import Path
+from pyspark.sql import types as T
+from queueyard.pipeline.silver.folding import FOLD
+from queueyard.pipeline.sources.blocks import Columns
+from queueyard.pipeline.sources.lines import read_span
+from queueyard.pipeline.sources.looking import look
+from queueyard.pipeline.sources.spans import Origin, plan
+
+file = Path("noted.jsonl")
+text = T.StringType()
+record = T.StructType([T.StructField("id", text), T.StructField("created_at", text)])
+wanted = T.StructType([T.StructField("record", record), T.StructField("rest", text)])
+for fold, at in ((None, "2" * 2_000), (FOLD, "2")):
+    file.write_text('{"id":"a","created_at":"1"}\\n\\n{"id":"a","created_at":"%s"}\\n{"id":"b"}\\n' % at)
+    [span] = plan({}, look([Origin(stream="noted", place="/here", path=str(file))]), most_bytes=1 << 30)[0]
+    print(sum(batch.num_rows for batch in read_span(span, Columns.of(wanted, {}, fold))))
+print("pandas" in sys.modules)
+"""
 _VALUES = st.sampled_from(["", "x", "y", "the null"])
 _LINES = st.fixed_dictionaries({"id": st.sampled_from("abc")}, optional=dict.fromkeys(_FIELDS[1:], _VALUES))
 _ODD_LINES = st.fixed_dictionaries(
@@ -103,6 +125,14 @@ def test_a_fold_by_fields_that_are_not_asked_for_is_refused() -> None:
 
     with pytest.raises(SourceFailed, match="folded by id, created_at"):
         Columns.of(wanted, {}, FOLD)
+
+
+def test_a_process_that_reads_lines_imports_no_pandas(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _READ_AND_TOLD], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout.split() == ["3", "2", "False"], done.stderr
 
 
 def _written(path: Path, texts: list[str]) -> list[Span]:

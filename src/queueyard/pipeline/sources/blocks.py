@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from queueyard.pipeline.errors import SourceFailed
-from queueyard.pipeline.sources.arrow import ARROW_RECORD, holds, record_batch, split_lines
+from queueyard.pipeline.sources.arrow import ARROW_RECORD, holds, number, record_batch, split_lines
 from queueyard.pipeline.sources.parsing import Shape, arrow_fields, records_in
 from queueyard.pipeline.sources.parts import Fold, parts_of
 
@@ -58,12 +58,11 @@ def batch_of(span: Span, offset: int, block: bytes, size: int, columns: Columns)
     """The lines that start in the span and are not blank, of a block whose first `size` bytes are whole lines."""
     data = pa.py_buffer(block).slice(0, size)
     lines = split_lines(data)
-    ends = pc.cumulative_sum(pc.add(pc.binary_length(lines).cast(pa.int64()), 1))
-    offsets = pc.add(pa.concat_arrays([pa.array([0], pa.int64()), ends[:-1]]), offset)
+    sizes = pc.add(pc.binary_length(lines).cast(pa.int64()), number(1))
+    offsets = pc.add(pc.subtract(pc.cumulative_sum(sizes), sizes), number(offset))
     texts, is_sound = _decoded(lines)
-    is_line = pc.and_not(
-        pc.less(offsets, span.end), pc.or_(pc.equal(pc.binary_length(lines), 0), pc.ascii_is_space(texts))
-    )
+    is_blank = pc.or_(pc.equal(sizes, number(1)), pc.ascii_is_space(texts))
+    is_line = pc.and_not(pc.less(offsets, number(span.end)), is_blank)
     if is_line.false_count:
         texts, offsets = texts.filter(is_line), offsets.filter(is_line)
     made = record_batch(

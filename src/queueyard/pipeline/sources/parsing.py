@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from queueyard.pipeline.errors import SourceFailed
+from queueyard.pipeline.sources.arrow import bounds, number, text
 
 #: The types of fields that both read alike, as Spark calls them.
 FLAT: Mapping[str, pa.DataType] = {
@@ -48,12 +49,12 @@ def records_in(lines: pa.StringArray, shape: Shape, data: pa.Buffer | None = Non
     `data` is the bytes of the same lines, if they are at hand; blank lines among them do not matter.
     """
     schema = pa.schema(arrow_fields(shape))
-    is_short = pc.less_equal(pc.binary_length(lines), _LONGEST_BYTES)
+    is_short = pc.less_equal(pc.binary_length(lines), number(_LONGEST_BYTES))
     if is_short.false_count == 0:
         return _records(lines, schema, data)
-    places = pc.subtract(pc.cumulative_sum(is_short.cast(pa.int64())), 1)
+    places = pc.subtract(pc.cumulative_sum(is_short.cast(pa.int64())), number(1))
     short = _records(lines.filter(is_short), schema, None)
-    return short.take(pc.if_else(is_short, places, pa.scalar(None, pa.int64())))
+    return short.take(pc.if_else(is_short, places, pa.nulls(1, pa.int64())[0]))
 
 
 def _records(lines: pa.StringArray, schema: pa.Schema, data: pa.Buffer | None) -> pa.StructArray:
@@ -70,11 +71,11 @@ def _read(lines: pa.StringArray, schema: pa.Schema, data: pa.Buffer | None) -> p
     """All of the lines, or None if one of them is refused."""
     if not _are_braced(lines):
         return None
-    text = _joined(lines) if data is None else data
+    joined = _joined(lines) if data is None else data
     try:
         table = pyarrow.json.read_json(
-            pa.BufferReader(text),
-            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=text.size + 1),
+            pa.BufferReader(joined),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=joined.size + 1),
             parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
     except pa.ArrowInvalid:
@@ -93,5 +94,5 @@ def _are_braced(lines: pa.StringArray) -> bool:
 
 
 def _joined(lines: pa.StringArray) -> pa.Buffer:
-    all_of_them = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
-    return pc.binary_join(all_of_them, "\n")[0].as_buffer()
+    all_of_them = pa.ListArray.from_buffers(pa.list_(pa.string()), 1, [None, bounds(0, len(lines))], children=[lines])
+    return pc.binary_join(all_of_them, text("\n"))[0].as_buffer()

@@ -13,10 +13,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from queueyard.pipeline.sources.arrow import number
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_PLACE = "place of a line"
 
 
 class Fold(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,16 +30,26 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
 
 def parts_of(lines: Mapping[str, pa.Array], fold: Fold) -> tuple[dict[str, pa.Array], pa.Array]:
     """(the fields of each part, the place of its last line). `lines` are the fields of the lines; each has the key."""
-    places = pa.arange(0, len(lines[fold.key]))
-    named = {name: _where_named(column, places) for name, column in lines.items() if name != fold.key}
-    rules = {name: "min" if name in fold.first else "max" for name in (*named, _PLACE)}
-    rows = pa.table({fold.key: lines[fold.key], **named, _PLACE: places})
-    parts = rows.group_by(fold.key, use_threads=False).aggregate(list(rules.items()))
-    chosen = {name: parts.column(f"{name}_{rule}").combine_chunks() for name, rule in rules.items()}
-    last = chosen.pop(_PLACE)
-    return {name: lines[name].take(chosen.get(name, last)) for name in lines}, last
+    keys = lines[fold.key].dictionary_encode()
+    parts, count = keys.indices, len(keys.dictionary)
+    last = _last(parts, count)
+
+    def chosen(name: str) -> pa.Array:
+        column = lines[name]
+        if name not in fold.first and not column.null_count:
+            return last
+        # A line that does not name the field belongs to no part.
+        named = pc.if_else(column.is_valid(), parts, pa.nulls(1, parts.type)[0])
+        return _first(named, count) if name in fold.first else _last(named, count)
+
+    return {name: lines[name].take(chosen(name)) for name in lines}, last
 
 
-def _where_named(column: pa.Array, places: pa.Array) -> pa.Array:
-    """The place of each line that names the field, and null of the others."""
-    return pc.if_else(column.is_valid(), places, pa.scalar(None, places.type)) if column.null_count else places
+def _last(parts: pa.Array, count: int) -> pa.Array:
+    """For each part, the place of its last line; null for one that has none."""
+    # Of equal ones, it takes the last. A grouped maximum would do as well, and import Arrow's engine and pandas for it.
+    return pc.inverse_permutation(parts, max_index=count - 1, output_type=pa.int64())
+
+
+def _first(parts: pa.Array, count: int) -> pa.Array:
+    return pc.subtract(number(len(parts) - 1), _last(parts[::-1], count))
