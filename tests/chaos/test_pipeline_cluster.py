@@ -1,6 +1,6 @@
-"""A standalone master with two workers, each a process of its own: the same tables in every way to use it.
+"""A standalone master with two workers, each a process of its own: the same tables in the rarer ways to use it.
 
-Not among the ordinary tests because of its Java processes, seven or more, which want minutes of two cores.
+The usual way is among the ordinary tests (`tests/pipeline/test_cluster.py`). Each takes most of a minute of two cores.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pipeline.clusters import HOME, connect_server, spark_environment, standalone
+from pipeline.clusters import HOME, assert_all_worked, connect_server, spark_environment, standalone
 from pipeline.histories import seen_in, undisturbed_run
 from queueyard.pipeline.session import Spark, start
 from queueyard.pipeline.warehouse import Warehouse
@@ -57,18 +57,6 @@ def _much_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scripts.LONGEST_RUN_S", _LONGEST_RUN_S)
 
 
-def test_a_run_on_two_workers_makes_the_same_tables(session: SparkSession, local: Undisturbed, tmp_path: Path) -> None:
-    home = str(tmp_path / "home")
-
-    with standalone(tmp_path / "cluster", workers=2) as master:
-        command = ("pipeline", "run", "--yard", str(local.folder), "--home", home, "--master", master)
-        done = run_script("queueyard", *command, cwd=tmp_path)
-
-    assert done.code == 0, done.stderr
-    assert seen_in(Warehouse(session, home)) == local.seen
-    _assert_both_worked(tmp_path / "cluster")
-
-
 def test_a_connect_server_of_the_cluster_makes_the_same_tables(
     session: SparkSession, local: Undisturbed, tmp_path: Path
 ) -> None:
@@ -80,7 +68,7 @@ def test_a_connect_server_of_the_cluster_makes_the_same_tables(
 
     assert done.code == 0, done.stderr
     assert seen_in(Warehouse(session, home)) == local.seen
-    _assert_both_worked(tmp_path / "cluster")
+    assert_all_worked(tmp_path / "cluster", workers=2)
 
 
 def test_what_is_submitted_makes_the_same_tables(session: SparkSession, local: Undisturbed, tmp_path: Path) -> None:
@@ -101,7 +89,7 @@ def test_what_is_submitted_makes_the_same_tables(session: SparkSession, local: U
 
     assert done.returncode == 0, done.stderr[-4000:]
     assert seen_in(Warehouse(session, home)) == local.seen
-    _assert_both_worked(tmp_path / "cluster")
+    assert_all_worked(tmp_path / "cluster", workers=2)
 
 
 def test_an_executor_that_dies_leaves_the_same_tables(
@@ -119,12 +107,6 @@ def test_an_executor_that_dies_leaves_the_same_tables(
     assert done.code == 0, done.stderr
     assert seen_in(Warehouse(session, home)) == local.seen
     assert len(list(work.glob("app-*/*"))) > 1, "no other executor took its place"
-
-
-def _assert_both_worked(cluster: Path) -> None:
-    for number in range(2):
-        [log] = (cluster / f"work-{number}").glob("app-*/*/stderr")
-        assert "Finished task" in log.read_text(), f"worker {number} did nothing"
 
 
 def _kill_executor(work: Path, run: subprocess.Popen[str]) -> None:

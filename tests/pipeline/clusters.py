@@ -60,6 +60,13 @@ def standalone(folder: Path, *, workers: int) -> Iterator[str]:
         yield address
 
 
+def assert_all_worked(folder: Path, *, workers: int) -> None:
+    """Each of the workers had one executor, which came to the end of a task."""
+    for number in range(workers):
+        [log] = (folder / f"work-{number}").glob("app-*/*/stderr")
+        assert "Finished task" in log.read_text(), f"worker {number} did nothing"
+
+
 class _Java:
     """One process, which ends with the block; its log says how it is doing."""
 
