@@ -127,5 +127,5 @@ def _folded(lines: pa.RecordBatch, records: pa.StructArray, fold: Fold) -> pa.Re
         return lines
     folded, last = parts_of(fields, fold)
     record = pa.StructArray.from_arrays(list(folded.values()), fields=list(records.type))
-    number = lines.schema.get_field_index(_RECORD)
-    return lines.remove_column(number).take(last).add_column(number, _RECORD, record)
+    place = lines.schema.get_field_index(_RECORD)
+    return lines.remove_column(place).take(last).add_column(place, _RECORD, record)
